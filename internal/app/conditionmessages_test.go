@@ -30,7 +30,7 @@ func TestConditionReasons_areThoseOfTheMessages(t *testing.T) {
 			explained[name] = append(explained[name], m.Reason)
 		}
 	}
-	counted := recommender.ConditionReasons()
+	counted := recommender.ConditionReasons
 	for _, name := range v1alpha1.Conditions() {
 		have, want := slices.Sorted(slices.Values(counted[name])), slices.Sorted(slices.Values(explained[name]))
 		if !slices.Equal(have, want) {

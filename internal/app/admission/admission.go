@@ -167,8 +167,7 @@ func (c *Config) registration(namespace string) (registration.Config, error) {
 		Timeout: int32(c.TimeoutSeconds), Namespace: c.Namespace, Ignored: c.IgnoredNamespaces,
 	}
 	if c.ByURL {
-		port := c.WebhookPort
-		port = cmp.Or(port, strconv.Itoa(c.Port))
+		port := cmp.Or(c.WebhookPort, strconv.Itoa(c.Port))
 		out.URL = registration.URL(c.WebhookAddress, port)
 	}
 	return out, nil

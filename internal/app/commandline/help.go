@@ -34,8 +34,7 @@ var commandGroups = []struct {
 // SetHelp makes a command and its subcommands print help that fits the terminal.
 func SetHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		about := c.Long
-		about = cmp.Or(about, c.Short+".")
+		about := cmp.Or(c.Long, c.Short+".")
 		if isShort(c) {
 			about, _, _ = strings.Cut(about, "\n\n")
 		}

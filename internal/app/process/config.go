@@ -198,14 +198,11 @@ func (g *Gates) Set(text string) error {
 		if !slices.Contains(gateNames(), name) {
 			return fmt.Errorf("unknown feature gate %q; known gates are %s", name, strings.Join(gateNames(), ", "))
 		}
-		switch strings.ToLower(value) {
-		case "true":
-			(*g)[name] = true
-		case "false":
-			(*g)[name] = false
-		default:
+		on := strings.EqualFold(value, "true")
+		if !on && !strings.EqualFold(value, "false") {
 			return fmt.Errorf("feature gate %s must be true or false, got %q", name, value)
 		}
+		(*g)[name] = on
 	}
 	return nil
 }

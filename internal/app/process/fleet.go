@@ -30,23 +30,12 @@ func (n *NodeFit) Flags(fs *pflag.FlagSet) {
 // Validate returns an error for each invalid flag, with the flag's name and the values it accepts.
 func (n *NodeFit) Validate() error {
 	var errs Problems
-	for _, f := range [...]struct {
-		name string
-		q    *Quantity
-	}{{"max-node-cpu", &n.MaxNodeCPU}, {"max-node-memory", &n.MaxNodeMem}} {
-		errs.AddIf(f.q.Given && f.q.Sign() <= 0, "--%s must be greater than 0, got %s", f.name, f.q)
-	}
+	errs.AddIf(n.MaxNodeCPU.Given && n.MaxNodeCPU.Sign() <= 0, "--max-node-cpu must be greater than 0, got %s", &n.MaxNodeCPU)
+	errs.AddIf(n.MaxNodeMem.Given && n.MaxNodeMem.Sign() <= 0, "--max-node-memory must be greater than 0, got %s", &n.MaxNodeMem)
 	return errors.Join(errs...)
 }
 
-// Options returns the options of watcher.Fleet.
+// Options returns the options of watcher.Fleet. An amount that is not given is 0.
 func (n *NodeFit) Options() watcher.FleetOptions {
-	out := watcher.FleetOptions{Scale: n.Scale}
-	if n.MaxNodeCPU.Given {
-		out.MaxCPU = n.MaxNodeCPU.MilliValue()
-	}
-	if n.MaxNodeMem.Given {
-		out.MaxMemory = n.MaxNodeMem.Value()
-	}
-	return out
+	return watcher.FleetOptions{Scale: n.Scale, MaxCPU: n.MaxNodeCPU.MilliValue(), MaxMemory: n.MaxNodeMem.Value()}
 }

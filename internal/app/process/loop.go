@@ -3,27 +3,21 @@
 
 package process
 
-import "time"
+import (
+	"cmp"
+	"time"
 
-// A Loop is the state of a loop with a health check.
-type Loop struct {
-	Name           string
-	Active, Passed time.Time     // last activity, and last complete pass; zero if there was none
-	Window         time.Duration // without activity for longer, the check fails
-}
+	"podfit.dev/podfit/internal/core/overview"
+)
 
-// Loops returns the state of the loops of this process.
-func (p *Process) Loops() []Loop {
-	out := make([]Loop, 0, len(p.checks))
+// Loops returns the state of the loops of this process that have a health check.
+func (p *Process) Loops() []overview.Loop {
+	var never time.Time
+	var out []overview.Loop
 	for _, h := range p.checks {
-		l := Loop{Name: h.loop, Window: h.window}
-		if at := h.last.Load(); at != nil {
-			l.Active = *at
-		}
-		if at := h.passed.Load(); at != nil {
-			l.Passed = *at
-		}
-		out = append(out, l)
+		active := *cmp.Or(h.last.Load(), &never)
+		passed := *cmp.Or(h.passed.Load(), &never)
+		out = append(out, overview.Loop{Name: h.loop, Active: active, Passed: passed, Window: h.window})
 	}
 	return out
 }

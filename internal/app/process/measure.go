@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // ExecutionLatency returns the metric of the durations of the steps of a pass.
@@ -21,9 +22,7 @@ func ExecutionLatency(namespace, help string) *prometheus.HistogramVec {
 
 // NewCounter registers a counter with labels.
 func NewCounter(reg prometheus.Registerer, namespace, name, help string, labels ...string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	reg.MustRegister(v)
-	return v
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
 // A Stopwatch measures the steps of one pass.

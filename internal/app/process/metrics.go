@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 
@@ -29,22 +30,21 @@ type Metrics struct {
 
 // NewMetrics registers the metrics of a process.
 func NewMetrics(reg prometheus.Registerer) Metrics {
-	m := Metrics{
-		Leading: prometheus.NewGauge(prometheus.GaugeOpts{
+	auto := promauto.With(reg)
+	return Metrics{
+		Leading: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "podfit", Name: "leader", Help: "1 while this process is the leader, else 0. Always 1 without --leader-elect.",
 		}),
-		Transitions: prometheus.NewCounter(prometheus.CounterOpts{
+		Transitions: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "podfit", Name: "leader_transitions_total", Help: "Number of times that this process started or stopped leading.",
 		}),
-		LastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		LastSuccess: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "podfit", Name: "pass_last_success_timestamp_seconds",
 			Help: "Unix time of the last complete pass of a loop. A recommender pass without usage data and an updater pass that was skipped or stopped early do not count.",
 		}, []string{"loop"}),
 		Failures: NewCounter(reg, "podfit", "pass_failures_total",
 			"Number of passes that ended with an internal error, plus number of objects that were skipped because of an internal error.", "loop"),
 	}
-	reg.MustRegister(m.Leading, m.Transitions, m.LastSuccess)
-	return m
 }
 
 // WatchMetrics reads the state of each watch when it is asked for.

@@ -72,8 +72,7 @@ func (p *Process) run(ctx context.Context, address string, profiling bool, work 
 	g, ctx := errgroup.WithContext(ctx)
 	observed, ended := context.WithCancel(context.WithoutCancel(ctx))
 	defer ended()
-	handler := withReadiness(observation(p.Registry, profiling, p.checks...), p.Readiness)
-	g.Go(func() error { return serve(observed, p.Log, address, handler) })
+	g.Go(func() error { return serve(observed, p.Log, address, p.observation(profiling)) })
 	g.Go(func() error {
 		defer ended()
 		return work(ctx)

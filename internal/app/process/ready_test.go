@@ -18,10 +18,11 @@ import (
 
 func TestReadyz_failingCheck_returnsReason(t *testing.T) {
 	var problem error
-	h := withReadiness(observation(prometheus.NewRegistry(), false), []func() error{
+	p := &Process{Registry: prometheus.NewRegistry(), Readiness: []func() error{
 		func() error { return nil },
 		func() error { return problem },
-	})
+	}}
+	h := p.observation(false)
 	ask := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -61,14 +61,24 @@ func (h *Health) Problem(now time.Time) error {
 	return nil
 }
 
-// observation serves /metrics, /health-check and, if profiling is true, /debug/pprof.
-func observation(reg *prometheus.Registry, profiling bool, checks ...*Health) http.Handler {
+// observation serves /metrics, /health-check, which liveness probes use, /readyz, which readiness probes use, and, if profiling is true,
+// /debug/pprof.
+func (p *Process) observation(profiling bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
+	mux.Handle("/metrics", promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{Registry: p.Registry}))
 	mux.HandleFunc("/health-check", func(w http.ResponseWriter, _ *http.Request) {
-		for _, c := range checks {
+		for _, c := range p.checks {
 			if err := c.Problem(time.Now()); err != nil {
 				http.Error(w, "Error: "+err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
+		_, _ = w.Write([]byte("OK"))
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, ready := range p.Readiness {
+			if err := ready(); err != nil {
+				http.Error(w, "Not ready: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
 		}
@@ -81,22 +91,6 @@ func observation(reg *prometheus.Registry, profiling bool, checks ...*Health) ht
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return mux
-}
-
-// withReadiness adds /readyz, which fails if a check fails. Liveness probes use /health-check, readiness probes use /readyz.
-func withReadiness(observed http.Handler, checks []func() error) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", observed)
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		for _, ready := range checks {
-			if err := ready(); err != nil {
-				http.Error(w, "Not ready: "+err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-		}
-		_, _ = w.Write([]byte("OK"))
-	})
 	return mux
 }
 

@@ -17,7 +17,7 @@ import (
 func TestHealth_loopWithoutActivity_fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHealth(5 * time.Minute)
-		srv := observation(prometheus.NewRegistry(), false, h)
+		srv := (&Process{Registry: prometheus.NewRegistry(), checks: []*Health{h}}).observation(false)
 		ask := func() (int, string) {
 			w := httptest.NewRecorder()
 			srv.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/health-check", nil))
@@ -53,7 +53,7 @@ func TestSizeLog2_anyPodCount_isAtMost20(t *testing.T) {
 
 func TestObservation_profilingFlag_controlsPprof(t *testing.T) {
 	for flag, want := range map[string]int{"--profiling": http.StatusOK, "--profiling=false": http.StatusNotFound} {
-		h := observation(prometheus.NewRegistry(), commonGiven(t, flag).Profiling)
+		h := (&Process{Registry: prometheus.NewRegistry()}).observation(commonGiven(t, flag).Profiling)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
 		if w.Code != want {

@@ -12,7 +12,6 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/enrollment"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
@@ -21,7 +20,7 @@ import (
 )
 
 // newCapacityLoop returns the work that keeps the CapacityPlan up to date, nil if it is off. Usage is what the recommender reads for its
-// recommendations, so d gets a sampler that shares it.
+// recommendations: d gets the place from which the loop takes it.
 func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World, m *Metrics, d *dependencies) (func(context.Context) error, error) {
 	if !c.CapacityPlan || c.Name != "default" { // recommenders with other names run beside the one that writes it
 		return nil, nil
@@ -33,8 +32,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 	o := forecast.Dependencies{World: world, Plans: capacityplan.New(clients), Metrics: m.capacity, DryRun: c.ReadOnly, Log: p.Log}
 	if !c.ExternalMetrics { // external metrics are only of some pods
 		o.Usage = new(forecast.Usage)
-		next := d.usage
-		d.usage = func(serves func(*cluster.Autoscaler) bool) sampler { return o.Usage.Watch(next(serves)) }
+		d.forecast = o.Usage
 	}
 	if c.HasPrometheus() {
 		past, err := c.History.Client(m.history)

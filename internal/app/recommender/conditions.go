@@ -136,10 +136,8 @@ const (
 	ReasonOlderGoverns  = "OlderAutoscalerGoverns"
 )
 
-// ConditionReasons returns the reasons of each condition that the recommender sets and that only podfit has. The caller must not change them.
-func ConditionReasons() map[string][]string { return conditionReasons }
-
-var conditionReasons = map[string][]string{
+// ConditionReasons are the reasons of each condition that the recommender sets and that only podfit has.
+var ConditionReasons = map[string][]string{
 	v1alpha1.ConditionSizingProfileUsable:       {v1alpha1.ReasonInvalid, v1alpha1.ReasonDeleted, v1alpha1.ReasonOtherProfile},
 	v1alpha1.ConditionMemoryLeakSuspected:       {v1alpha1.ReasonGrowth},
 	v1alpha1.ConditionDisruptiveProfile:         {v1alpha1.ReasonModeEvicts},

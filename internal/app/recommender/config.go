@@ -181,13 +181,7 @@ func (c *Config) ValidateOwn() error {
 
 // Serves reports whether this recommender serves an autoscaler. It depends on the namespace and on the recommender that the autoscaler names.
 func (c *Config) Serves(a *cluster.Autoscaler) bool {
-	if !c.Common.Serves(a.Namespace) {
-		return false
-	}
-	if c.Name == "default" {
-		return a.Recommender == "" || a.Recommender == c.Name
-	}
-	return a.Recommender == c.Name
+	return c.Common.Serves(a.Namespace) && (a.Recommender == c.Name || a.Recommender == "" && c.Name == "default")
 }
 
 // NameGiven reports whether --recommender-name is on the command line, even with its default value.

@@ -141,7 +141,7 @@ func (c *contended) watch(d time.Duration, between func(time.Duration), prepare 
 	ctx, cancel := context.WithTimeout(c.t.Context(), d-time.Second)
 	defer cancel()
 	deps := c.dependencies()
-	deps.usage = always(c)
+	deps.source = always(c)
 	for _, f := range prepare {
 		f(&deps)
 	}

@@ -84,13 +84,11 @@ func (e *exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, a
 			if !ok {
 				continue
 			}
-			value := float64(v)
 			unit := "byte"
 			if res == cluster.CPU {
-				value = float64(v) / 1000
 				unit = "core"
 			}
-			m, err := prometheus.NewConstMetric(e.descriptions[i], prometheus.GaugeValue, value,
+			m, err := prometheus.NewConstMetric(e.descriptions[i], prometheus.GaugeValue, res.InUnits(v),
 				a.Namespace, a.Name, a.APIVersion, a.Target.Kind, a.Target.Name, adv.Container, res.String(), unit)
 			if err == nil { // an error is a label that is not UTF-8, which the API server does not store
 				ch <- m

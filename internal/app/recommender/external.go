@@ -37,7 +37,7 @@ type externalUsage struct {
 	selectors selectorReader
 	serves    func(*cluster.Autoscaler) bool
 	known     map[cluster.Workload]knownSelector
-	health    *process.Health // gets a progress signal after each request, because there is one request per pod; may be nil
+	health    *process.Health // gets a progress signal after each request, because there is one request per pod
 }
 
 // knownSelector is a cached selector.
@@ -50,14 +50,7 @@ type knownSelector struct {
 // failed.
 func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 	var samples []usage.Sample
-	var firstErr error
-	failures := 0
-	fail := func(err error) {
-		failures++
-		if firstErr == nil {
-			firstErr = err
-		}
-	}
+	var errs []error
 	snapshot := e.world.Snapshot()
 	now := time.Now()
 	done := map[cluster.Workload]bool{}
@@ -68,7 +61,7 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 		done[a.Target] = true
 		selector, err := e.selector(ctx, a.Target, now)
 		if err != nil {
-			fail(err)
+			errs = append(errs, err)
 			continue
 		}
 		for _, p := range snapshot.PodsOf(a.Target) {
@@ -77,15 +70,15 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 			}
 			podSamples, err := e.podSamples(ctx, p.Key, selector)
 			if err != nil {
-				fail(err)
+				errs = append(errs, err)
 				continue
 			}
 			samples = append(samples, podSamples...)
 		}
 	}
 	maps.DeleteFunc(e.known, func(w cluster.Workload, _ knownSelector) bool { return !done[w] })
-	if len(samples) == 0 && firstErr != nil {
-		return nil, fmt.Errorf("read external metrics: %d requests failed, the first with: %w", failures, firstErr)
+	if len(samples) == 0 && len(errs) > 0 {
+		return nil, fmt.Errorf("read external metrics: %d requests failed, the first with: %w", len(errs), errs[0])
 	}
 	return samples, nil
 }
@@ -94,11 +87,8 @@ func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	samples, err := e.reader.Samples(ctx, pod, selector)
-	if e.health != nil {
-		e.health.Active(time.Now())
-	}
-	return samples, err
+	defer func() { e.health.Active(time.Now()) }()
+	return e.reader.Samples(ctx, pod, selector)
 }
 
 // selector returns the pod selector of a workload, from the cache while that is valid.
@@ -122,9 +112,7 @@ type meteredClient struct {
 
 // Samples returns the current usage of each container.
 func (c *meteredClient) Samples(ctx context.Context) ([]usage.Sample, error) {
-	r, err := c.client.Read(ctx)
-	c.metrics.countReading(r)
-	return r.Samples, err
+	return c.metrics.counted(c.client.Read(ctx))
 }
 
 // meteredExternal reads usage from the external metrics API and counts the requests.
@@ -135,7 +123,5 @@ type meteredExternal struct {
 
 // Samples returns the usage of the containers of one pod, whose workload has the selector.
 func (e *meteredExternal) Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
-	r, err := e.client.Read(ctx, pod, selector)
-	e.metrics.countReading(r)
-	return r.Samples, err
+	return e.metrics.counted(e.client.Read(ctx, pod, selector))
 }

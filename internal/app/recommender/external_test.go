@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -49,7 +50,7 @@ func externalBench(t *testing.T, api *externalAPI) (*bench, *externalUsage) {
 	b.autoscale("no-target", cluster.Workload{})
 	return b, &externalUsage{
 		reader: api, world: b, selectors: api, serves: func(*cluster.Autoscaler) bool { return true },
-		known: map[cluster.Workload]knownSelector{},
+		known: map[cluster.Workload]knownSelector{}, health: process.NewHealth(time.Hour),
 	}
 }
 

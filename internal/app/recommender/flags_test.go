@@ -70,7 +70,7 @@ func recommended(t *testing.T, args ...string) map[string]int64 {
 	b.autoscale("web", w).Created = start
 	source := &fixedUsage{}
 	d := b.dependencies()
-	d.usage = always(source)
+	d.source = always(source)
 	r := newRecommender(b.config, d)
 	for m := 0; m < 5*24*60; m += 20 {
 		now := start.Add(time.Duration(m) * time.Minute)
@@ -413,7 +413,7 @@ func TestFeatureGates_perVPAConfig_selectsTheOOMBumpOfTheVPA(t *testing.T) {
 		a := b.autoscale("web", b.deployment("web", 1, "app"))
 		a.Policies = []cluster.ContainerPolicy{{Container: "app", OOMBumpRatio: 3}}
 		d := b.dependencies()
-		d.usage = always(&fixedUsage{})
+		d.source = always(&fixedUsage{})
 		r := newRecommender(b.config, d)
 		now := time.Now()
 		r.pass(t.Context(), now)

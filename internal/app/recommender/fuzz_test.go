@@ -39,7 +39,7 @@ func FuzzUsage(f *testing.F) {
 		pod := b.pods[0].Key
 		source := &fixedUsage{}
 		d := b.dependencies()
-		d.usage = always(source)
+		d.source = always(source)
 		r := newRecommender(b.config, d)
 		now := start
 		for range 10 {

@@ -142,7 +142,7 @@ func TestRecommender_usageHangs_passesEndAndUsageIsReadLater(t *testing.T) {
 		p := quietProcess()
 		h := p.HealthFor("recommender", b.config.Interval)
 		d := b.dependencies()
-		d.usage = always(hangingUsage{b, time.Now().Add(time.Hour)})
+		d.source = always(hangingUsage{b, time.Now().Add(time.Hour)})
 		d.health = h
 		r := newRecommender(b.config, d)
 		go func() {

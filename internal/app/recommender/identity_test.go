@@ -56,7 +56,7 @@ func measured(cores float64) float64 {
 func (b *traced) dependencies() dependencies {
 	d := b.bench.dependencies()
 	d.world = b
-	d.usage = always(b)
+	d.source = always(b)
 	return d
 }
 

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -95,7 +97,7 @@ func (m *Metrics) publishObjects(count map[objectKey]int) {
 // objects has the value 0.
 func (m *Metrics) publishConditions(count map[[2]string]int) {
 	next := m.conditions.Next()
-	for name, reasons := range conditionReasons {
+	for name, reasons := range ConditionReasons {
 		for _, reason := range reasons {
 			next.WithLabelValues(name, reason).Set(float64(count[[2]string{name, reason}]))
 		}
@@ -103,8 +105,8 @@ func (m *Metrics) publishConditions(count map[[2]string]int) {
 	m.conditions.Publish(next)
 }
 
-// countReading counts the requests of a reading, and the containers whose usage cannot be parsed.
-func (m *Metrics) countReading(r metrics.Reading) {
+// counted counts the requests of a reading, and the containers whose usage cannot be parsed. It returns the samples and the error.
+func (m *Metrics) counted(r metrics.Reading, err error) ([]usage.Sample, error) {
 	for isError, n := range map[bool]int{false: r.Answered, true: r.Failed} {
 		if n > 0 {
 			m.responses.WithLabelValues(strconv.FormatBool(isError), "default-metrics-client").Add(float64(n))
@@ -113,6 +115,7 @@ func (m *Metrics) countReading(r metrics.Reading) {
 	if r.Unreadable > 0 {
 		m.rejected.WithLabelValues("unreadable").Add(float64(r.Unreadable))
 	}
+	return r.Samples, err
 }
 
 // qualityMetrics compare recommendations with usage.
@@ -128,11 +131,9 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 	shares := []float64{-1, -.75, -.5, -.25, -.1, -.05, -.025, -.01, -.005, -.0025, -.001, 0,
 		.001, .0025, .005, .01, .025, .05, .1, .25, .5, .75, 1, 2.5, 5, 10, 25, 50, 100}
 	hist := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
-		reg.MustRegister(v)
-		return v
+		return promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	q := qualityMetrics{
+	return qualityMetrics{
 		relative: hist("usage_recommendation_relative_diffs", "Usage minus recommendation, as a fraction of the recommendation.", shares, "update_mode", "resource", "is_oom"),
 		cpuOver:  hist("cpu_recommendation_over_usage_diffs_cores", "Recommendation minus CPU usage, where the recommendation is greater.", cores, "update_mode", "recommendation_missing"),
 		cpuUnder: hist("cpu_recommendation_lower_equal_usage_diffs_cores", "CPU usage minus recommendation, where the recommendation is at most the usage.", cores, "update_mode", "recommendation_missing"),
@@ -141,12 +142,9 @@ func newQualityMetrics(reg prometheus.Registerer) qualityMetrics {
 		cpu:      hist("cpu_recommendations_cores", "CPU recommendation at the time of each usage sample.", cores, "update_mode"),
 		mem:      hist("mem_recommendations_bytes", "Memory recommendation at the time of each usage sample.", bytes, "update_mode", "is_oom"),
 		change:   hist("relative_recommendation_changes", "Change of a recommendation, as a fraction of the previous recommendation.", shares, "update_mode", "resource", "vpa_size_log2"),
-		missing: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "usage_sample_missing_recommendation_count", Help: "Number of usage samples of containers that have no recommendation although a VPA targets them.",
-		}, []string{"update_mode", "resource", "is_oom"}),
+		missing: process.NewCounter(reg, ns, "usage_sample_missing_recommendation_count",
+			"Number of usage samples of containers that have no recommendation although a VPA targets them.", "update_mode", "resource", "is_oom"),
 	}
-	reg.MustRegister(q.missing)
-	return q
 }
 
 // sample records the usage of a resource and the recommended target at that time, both in cores or bytes. known is false if
@@ -201,17 +199,12 @@ func (m *Metrics) firstAdvice(created, now time.Time) {
 func (m *Metrics) read(p *cluster.Pod) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		init := c.Role != cluster.Regular
-		status := c.Reported
-		switch {
-		case init && status:
-			m.sources.WithLabelValues("Pod.Status.InitContainerStatuses").Inc()
-		case init:
-			m.sources.WithLabelValues("Pod.Spec.InitContainers").Inc()
-		case status:
-			m.sources.WithLabelValues("Pod.Status.ContainerStatuses").Inc()
-		default:
-			m.sources.WithLabelValues("Pod.Spec.Containers").Inc()
-		}
+		m.sources.WithLabelValues(sourceNames[[2]bool{c.Role != cluster.Regular, c.Reported}]).Inc()
 	}
+}
+
+// sourceNames are the sources of requests and limits: whether it is an init container, and whether the pod status has them.
+var sourceNames = map[[2]bool]string{
+	{false, false}: "Pod.Spec.Containers", {false, true}: "Pod.Status.ContainerStatuses",
+	{true, false}: "Pod.Spec.InitContainers", {true, true}: "Pod.Status.InitContainerStatuses",
 }

@@ -29,15 +29,14 @@ const maxNodesExamined = 1000
 // DaemonSet are examined one by one, because each stays on its node. For other workloads, the first live pod stands for all. Without a
 // live pod the condition stays unchanged.
 func (a *advice) sayNodes() {
-	if !a.to.Mode.Applies() || !a.governing {
-		a.report(v1alpha1.ConditionNeedsLargerNode, "", "")
-		return
+	var found tooLarge
+	if a.to.Mode.Applies() && a.governing {
+		live := slices.DeleteFunc(slices.Clone(a.pods), func(p *cluster.Pod) bool { return !p.Live() })
+		if len(live) == 0 {
+			return
+		}
+		found = a.tooLarge(live)
 	}
-	live := slices.DeleteFunc(slices.Clone(a.pods), func(p *cluster.Pod) bool { return !p.Live() })
-	if len(live) == 0 {
-		return
-	}
-	found := a.tooLarge(live)
 	if found.pods == 0 {
 		a.report(v1alpha1.ConditionNeedsLargerNode, "", "")
 		return

@@ -64,9 +64,9 @@ func TestAfterSync_ctxEnds_returnsNoError(t *testing.T) {
 
 func TestCountReading_requestsAndContainers_areCounted(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	m.countReading(metrics.Reading{})
-	m.countReading(metrics.Reading{Answered: 3, Failed: 2, Unreadable: 5})
-	m.countReading(metrics.Reading{Answered: 1})
+	_, _ = m.counted(metrics.Reading{}, nil)
+	_, _ = m.counted(metrics.Reading{Answered: 3, Failed: 2, Unreadable: 5}, nil)
+	_, _ = m.counted(metrics.Reading{Answered: 1}, nil)
 	for want, c := range map[float64]prometheus.Counter{
 		4: m.responses.WithLabelValues("false", "default-metrics-client"),
 		2: m.responses.WithLabelValues("true", "default-metrics-client"),

@@ -59,9 +59,9 @@ func (a *advice) sayOOMLoops() {
 	if a.governing || !a.to.Mode.Applies() {
 		loops = oomLoops(a.to, a.containers, a.now, a.seen.looping)
 	}
-	if len(loops) == 0 {
-		a.report(v1alpha1.ConditionOOMKillLoop, "", "")
-		return
+	reason := ""
+	if len(loops) > 0 {
+		reason = loops[0].reason
 	}
 	var sentences []string
 	for i := range loops[:min(len(loops), oomLoopMessages)] {
@@ -70,7 +70,7 @@ func (a *advice) sayOOMLoops() {
 	if more := len(loops) - oomLoopMessages; more > 0 {
 		sentences = append(sentences, fmt.Sprintf("Number of other containers that are OOM-killed repeatedly: %d.", more))
 	}
-	a.report(v1alpha1.ConditionOOMKillLoop, loops[0].reason, strings.Join(sentences, " "))
+	a.report(v1alpha1.ConditionOOMKillLoop, reason, strings.Join(sentences, " "))
 }
 
 // oomLoops returns the containers that are in a loop and either have less memory than recommended or have a recommendation that is
@@ -102,15 +102,11 @@ func oomLoops(a *cluster.Autoscaler, recommended []cluster.Advice, now time.Time
 // loopOf returns the reason why a container in a loop does not get the memory that it needs. It returns false if there is no
 // such reason: without a memory recommendation, or if the container has what is recommended and the recommendation is not capped.
 func loopOf(a *cluster.Autoscaler, recommended []cluster.Advice, p *cluster.Pod, c *cluster.Container) (oomLoop, bool) {
-	i := slices.IndexFunc(recommended, func(x cluster.Advice) bool { return x.Container == c.Name })
-	if i < 0 {
+	adv := cluster.Find(recommended, func(x *cluster.Advice) bool { return x.Container == c.Name })
+	if adv == nil || !adv.Target.Has.Has(cluster.Memory) {
 		return oomLoop{}, false
 	}
-	adv := &recommended[i]
-	target, ok := adv.Target.Get(cluster.Memory)
-	if !ok {
-		return oomLoop{}, false
-	}
+	target := adv.Target.Memory
 	requests, limits := c.Running()
 	l := oomLoop{container: c.Name, pod: p, pods: 1, request: requests.Memory, limit: limits.Memory, target: target}
 	policy := a.Policy(c.Name)
@@ -151,8 +147,7 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 
 // remedy returns the sentences of a message about the cause and the remedy.
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
-	minReplicas := int(a.MinReplicas)
-	minReplicas = cmp.Or(minReplicas, process.DefaultMinReplicas)
+	minReplicas := cmp.Or(int(a.MinReplicas), process.DefaultMinReplicas)
 	switch {
 	case l.reason == v1alpha1.ReasonLimitFixed:
 		return "With controlledValues RequestsOnly podfit does not change its limit. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."

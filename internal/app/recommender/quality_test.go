@@ -44,7 +44,7 @@ func TestQuality_resourceNotAcceptedOrNotControlled_isNotCompared(t *testing.T) 
 			if tt.other {
 				b.pods[0].Top.Name = "other"
 			}
-			r.quality(r.look(b.Snapshot()), b.pods[0], &usage.Sample{Container: "app", CPU: 3, Memory: 100}, tt.accepted)
+			r.quality(r.look(b.Snapshot()), b.pods[0], &usage.Sample{Container: "app", CPU: 3, Memory: 100}, tt.accepted, false)
 			if got := observations(t, &r.metrics.quality); !slices.Equal(got, tt.want) {
 				t.Errorf("observed %v, want %v", got, tt.want)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/contention"
+	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -46,35 +47,31 @@ type sampler interface {
 // dependencies are what a recommender needs of its environment.
 type dependencies struct {
 	world    world
-	profiles profileLister
+	lister   profileLister
 	storage  history.Storage
 	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
 	exporter *exporter            // nil: recommendations are not exported
 	observer *contention.Observer // nil: there is no Prometheus
+	forecast *forecast.Usage      // gets the samples; nil: nobody needs them
 	health   *process.Health
 	log      *slog.Logger
 
-	// usage returns the sampler. It reads at least the pods of the autoscalers that serves returns true for.
-	usage func(serves func(*cluster.Autoscaler) bool) sampler
+	// source returns the sampler. It reads at least the pods of the autoscalers that serves returns true for.
+	source func(serves func(*cluster.Autoscaler) bool) sampler
 }
 
 // recommender computes recommendations from usage, one pass per tick. One goroutine owns it.
 type recommender struct {
+	dependencies
 	config       Config
 	catalog      *sizing.Catalog
 	workloads    *sizing.Workloads
 	profiles     *profileReader
 	usageStore   *usage.Store
-	world        world
 	usage        sampler
 	checkpointer *history.Checkpointer
-	backfill     *history.Backfill // nil: usage history is loaded from checkpoints
-	metrics      *Metrics
-	exporter     *exporter // nil: recommendations are not exported
 	contention   *contention.Reporter
-	health       *process.Health
-	log          *slog.Logger
 
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
@@ -122,7 +119,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if err != nil {
 		return nil, err
 	}
-	d := dependencies{world: world, usage: source, metrics: m, health: h, log: p.Log}
+	d := dependencies{world: world, source: source, metrics: m, health: h, log: p.Log}
 	if c.ExportAdvice {
 		d.exporter = newExporter()
 		p.Registry.MustRegister(d.exporter)
@@ -152,7 +149,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		// Each term starts from the stored usage history, because another replica may have stored more since the last term.
 		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
-		d.profiles = kube.NewProfiles(clients)
+		d.lister = kube.NewProfiles(clients)
 		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: checkpoint.NewHistories(clients, o)}
 		r := newRecommender(*c, d)
 		if r.backfill != nil {
@@ -227,16 +224,15 @@ func newRecommender(c Config, d dependencies) *recommender {
 	store := usage.NewStore(c.Sizing.usage())
 	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
 	r := &recommender{
-		config: c, catalog: catalog, workloads: sizing.NewWorkloads(),
-		profiles:   &profileReader{lister: d.profiles, catalog: catalog, log: d.log},
-		usageStore: store, world: d.world, backfill: d.backfill, metrics: d.metrics, exporter: d.exporter, health: d.health, log: d.log,
+		dependencies: d, config: c, catalog: catalog, workloads: sizing.NewWorkloads(), usageStore: store,
+		profiles:     &profileReader{lister: d.lister, catalog: catalog, log: d.log},
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
+		contention:   contention.NewReporter(d.world, d.observer, c.SeesAllPods()),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:        make([]uint64, len(usage.Rejections())),
 		writtenStatuses: writtenStatuses{dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{}},
 	}
-	r.usage = d.usage(r.serves)
-	r.contention = contention.NewReporter(d.world, d.observer, c.SeesAllPods())
+	r.usage = d.source(r.serves)
 	return r
 }
 
@@ -315,7 +311,7 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 
 // look returns the view of a snapshot.
 func (r *recommender) look(snapshot *cluster.Snapshot) *view {
-	v := newView(snapshot, r.served(snapshot), r.nodeSizes())
+	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: r.nodeSizes(), governing: map[cluster.Workload]*cluster.Autoscaler{}}
 	for _, a := range v.served {
 		if !a.Target.IsZero() {
 			v.governing[a.Target] = r.elected(v, a.Target)
@@ -362,13 +358,7 @@ func (r *recommender) count() {
 
 // served returns the autoscalers that this recommender serves.
 func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
-	ours := make([]*cluster.Autoscaler, 0, len(s.Autoscalers))
-	for _, a := range s.Autoscalers {
-		if r.serves(a) {
-			ours = append(ours, a)
-		}
-	}
-	return ours
+	return slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
 }
 
 // serves reports whether this recommender serves an autoscaler: it does if upstream's rule or the name of a profile selects it.
@@ -461,17 +451,17 @@ func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 // observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
 func (r *recommender) observe(ctx context.Context, v *view) {
 	samples, err := r.samples(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return
-		}
-		if r.outage == nil || r.outage.Error() != err.Error() {
-			r.log.Warn("Cannot read usage; recommendations are kept until usage can be read", slog.Any("error", err))
-		}
-		r.outage = err
-	} else if r.outage != nil {
+	switch {
+	case err == nil && r.outage != nil:
 		r.log.Info("Read usage after earlier failures", slog.Int("samples", len(samples)))
-		r.outage = nil
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil && (r.outage == nil || r.outage.Error() != err.Error()):
+		r.log.Warn("Cannot read usage; recommendations are kept until usage can be read", slog.Any("error", err))
+	}
+	r.outage = err
+	if err == nil {
+		r.forecast.Keep(samples)
 	}
 	pods := make(map[cluster.Key]*cluster.Pod, len(samples))
 	for w := range r.governed {
@@ -485,7 +475,7 @@ func (r *recommender) observe(ctx context.Context, v *view) {
 		if p == nil || taken.Empty() {
 			continue
 		}
-		r.quality(v, p, &samples[i], taken)
+		r.quality(v, p, &samples[i], taken, false)
 		if taken.Has(cluster.CPU) {
 			r.contention.Observe(p, &samples[i])
 		}

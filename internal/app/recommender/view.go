@@ -24,15 +24,6 @@ type view struct {
 	limits   memo[usage.Ref, int64] // memoryLimit
 }
 
-// newView returns the view of a snapshot, without what the elected autoscalers determine.
-func newView(s *cluster.Snapshot, served []*cluster.Autoscaler, sizes *fleet.Fleet) *view {
-	return &view{
-		Snapshot: s, served: served, fleet: sizes, governing: make(map[cluster.Workload]*cluster.Autoscaler, len(served)),
-		electing: memo[cluster.Workload, *cluster.Autoscaler]{}, applied: memo[cluster.Workload, *cluster.Autoscaler]{},
-		podsSeen: memo[cluster.Workload, podsSeen]{}, limits: memo[usage.Ref, int64]{},
-	}
-}
-
 // podsSeen summarizes the pods of a workload.
 type podsSeen struct {
 	live    int            // number of live pods
@@ -45,11 +36,14 @@ type podsSeen struct {
 type memo[K comparable, V any] map[K]V
 
 // get returns the value of a key, and computes it if the memo does not contain it.
-func (m memo[K, V]) get(key K, compute func() V) V {
-	v, ok := m[key]
+func (m *memo[K, V]) get(key K, compute func() V) V {
+	v, ok := (*m)[key]
 	if !ok {
+		if *m == nil {
+			*m = memo[K, V]{}
+		}
 		v = compute()
-		m[key] = v
+		(*m)[key] = v
 	}
 	return v
 }

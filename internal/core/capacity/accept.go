@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,11 +17,9 @@ import (
 // selectors with an affinity, of which there are few, are compared with each node.
 type nodeIndex struct {
 	*World
-	names    []string       // of the pool of each node
 	owner    map[string]int // by label: the node that has it, or -1 if several have it
-	classes  []nodeClass    // in the order of their first nodes
-	kinds    []nodeKind     // of nodes, by pool and taints
-	kindOf   []int          // of each node
+	nodes    []nodeKind     // each node alone
+	classes  []nodeKind     // nodes of the same kind with the same labels, but for labels that only one node has
 	places   map[cluster.Place][]nodeKind
 	compared int // nodes and classes that were compared with selectors
 }
@@ -29,21 +28,18 @@ type nodeIndex struct {
 type nodeKind struct {
 	acceptor
 	node *cluster.Node // one of them
-	kind int
+	kind int           // equal for nodes of the same kind
 }
 
-// A nodeClass are nodes of the same kind with the same labels, but for labels that only one node has.
-type nodeClass struct{ nodeKind }
-
-// add adds what a node can hold.
-func (a *acceptor) add(most cluster.Resources, unknown bool) {
-	a.most = cluster.Amounts(max(a.most.CPU, most.CPU), max(a.most.Memory, most.Memory))
-	a.unknown = a.unknown || unknown
+// add adds what further nodes can hold.
+func (a *acceptor) add(o acceptor) {
+	a.most = cluster.Amounts(max(a.most.CPU, o.most.CPU), max(a.most.Memory, o.most.Memory))
+	a.unknown = a.unknown || o.unknown
 }
 
 // newNodeIndex returns the index of the nodes of a world. names are those of their pools.
 func newNodeIndex(w *World, names []string) *nodeIndex {
-	x := &nodeIndex{World: w, names: names, owner: map[string]int{}, kindOf: make([]int, len(w.Nodes)), places: map[cluster.Place][]nodeKind{}}
+	x := &nodeIndex{World: w, owner: map[string]int{}, places: map[cluster.Place][]nodeKind{}}
 	for i := range w.Nodes {
 		for _, label := range w.Nodes[i].Labels {
 			if _, known := x.owner[label]; known {
@@ -73,32 +69,25 @@ func newNodeIndex(w *World, names []string) *nodeIndex {
 		}
 		kind, known := kinds[key.String()]
 		if !known {
-			kind = len(x.kinds)
+			kind = len(kinds)
 			kinds[key.String()] = kind
-			x.kinds = append(x.kinds, nodeKind{acceptor{pool: names[i]}, n, kind})
 		}
-		x.kindOf[i] = kind
+		node := nodeKind{acceptor{names[i], n.Allocatable, n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0}, n, kind}
+		x.nodes = append(x.nodes, node)
 		write("")
 		for _, label := range n.Labels {
 			if x.owner[label] < 0 {
 				write(label)
 			}
 		}
-		at, known := classes[key.String()]
-		if !known {
-			at = len(x.classes)
-			classes[key.String()] = at
-			x.classes = append(x.classes, nodeClass{nodeKind{acceptor{pool: names[i]}, n, kind}})
+		if at, known := classes[key.String()]; known {
+			x.classes[at].add(node.acceptor)
+		} else {
+			classes[key.String()] = len(x.classes)
+			x.classes = append(x.classes, node)
 		}
-		most, unknown := holdsOf(n)
-		x.classes[at].add(most, unknown)
 	}
 	return x
-}
-
-// holdsOf returns what a node can hold, and whether that is not known.
-func holdsOf(n *cluster.Node) (cluster.Resources, bool) {
-	return n.Allocatable, n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0
 }
 
 // accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
@@ -118,7 +107,7 @@ func (x *nodeIndex) accepting(p *cluster.Pod) []acceptor {
 		if !known {
 			out = slices.Insert(out, at, acceptor{pool: k.pool})
 		}
-		out[at].add(k.most, k.unknown)
+		out[at].add(k.acceptor)
 	}
 	return out
 }
@@ -131,52 +120,32 @@ func (x *nodeIndex) matching(place cluster.Place) []nodeKind {
 	} else if i >= 0 {
 		s = x.Selectors[i]
 	}
-	found := map[int]*nodeKind{}
-	add := func(n *cluster.Node, kind int, most cluster.Resources, unknown bool) {
-		x.compared++
-		if !n.Matches(s) {
-			return
-		}
-		if found[kind] == nil {
-			found[kind] = &nodeKind{acceptor{pool: x.kinds[kind].pool}, n, kind}
-		}
-		found[kind].add(most, unknown)
+	candidates := x.classes
+	if len(s.Terms) > 0 {
+		candidates = x.nodes
 	}
-	addNode := func(i int) {
-		most, unknown := holdsOf(&x.Nodes[i])
-		add(&x.Nodes[i], x.kindOf[i], most, unknown)
-	}
-	only := -1
-	one := false
 	for _, label := range s.Labels {
 		owner, exists := x.owner[label]
 		if !exists {
 			return nil
 		}
 		if owner >= 0 {
-			only, one = owner, true
+			candidates = x.nodes[owner : owner+1]
 		}
 	}
-	switch {
-	case one:
-		addNode(only)
-	case len(s.Terms) > 0:
-		for i := range x.Nodes {
-			addNode(i)
+	x.compared += len(candidates)
+	found := map[int]nodeKind{}
+	for _, c := range candidates {
+		if !c.node.Matches(s) {
+			continue
 		}
-	default:
-		for i := range x.classes {
-			c := &x.classes[i]
-			add(c.node, c.kind, c.most, c.unknown)
+		if k, known := found[c.kind]; known {
+			k.add(c.acceptor)
+			c = k
 		}
+		found[c.kind] = c
 	}
-	out := make([]nodeKind, 0, len(found))
-	for i := range x.kinds {
-		if k := found[i]; k != nil {
-			out = append(out, *k)
-		}
-	}
-	return out
+	return slices.SortedFunc(maps.Values(found), func(a, b nodeKind) int { return a.kind - b.kind })
 }
 
 // tolerates reports whether pods with a tolerance may run on a node in spite of its taints.

@@ -27,8 +27,7 @@ func slowAccepting(w *World, names []string, p *cluster.Pod) []acceptor {
 		if !known {
 			out = slices.Insert(out, a, acceptor{pool: names[i]})
 		}
-		most, unknown := holdsOf(n)
-		out[a].add(most, unknown)
+		out[a].add(acceptor{most: n.Allocatable, unknown: n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0})
 	}
 	return out
 }

@@ -81,8 +81,7 @@ func (o Outlook) Crossing(threshold float64) Crossing {
 func Assess(now time.Time, pools []Pool, unplaced Unplaced, histories map[string]*History, s Settings) Plan {
 	out := Plan{Now: now, Unplaced: unplaced}
 	for i := range pools {
-		h := histories[pools[i].Name]
-		h = cmp.Or(h, new(History))
+		h := cmp.Or(histories[pools[i].Name], new(History))
 		out.Pools = append(out.Pools, assessPool(now, &pools[i], h, &s))
 	}
 	return out
@@ -159,7 +158,7 @@ func (r *ResourcePlan) AdviceText() string {
 		return "order by " + r.Outlook.OrderBy.String() + r.givesBack()
 	case GiveBack:
 		return fmt.Sprintf("do not order: %s could give back %s, which leaves %s; then 100 %% is not within %d days",
-			workloads(r.GiveBack), r.amount(r.Recoverable), wording.Percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
+			workloads(r.GiveBack), wording.Rounded(r.Resource, r.Recoverable), wording.Percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
 	case OrderNow:
 		if full.State == Above {
 			return "order now: the pool is full" + r.givesBack()
@@ -174,7 +173,7 @@ func (r *ResourcePlan) givesBack() string {
 	if r.Recoverable <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("; %s could give back %s", workloads(r.GiveBack), r.amount(r.Recoverable))
+	text := fmt.Sprintf("; %s could give back %s", workloads(r.GiveBack), wording.Rounded(r.Resource, r.Recoverable))
 	if c := r.After.Crossing(1); c.State == Ahead && c.Earliest > r.Outlook.Crossing(1).Earliest {
 		text += ", and it may then be full on " + c.Earliest.String()
 	}
@@ -187,6 +186,3 @@ func workloads(n int) string {
 	}
 	return fmt.Sprintf("%d workloads", n)
 }
-
-// amount returns an amount for people: "71 cores" or "120 GiB".
-func (r *ResourcePlan) amount(v int64) string { return wording.Rounded(r.Resource, v) }

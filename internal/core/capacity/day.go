@@ -3,7 +3,10 @@
 
 package capacity
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Day is a day in UTC: the number of days since 1 January 1970. 0 means no day.
 type Day int32
@@ -11,14 +14,7 @@ type Day int32
 const dayLength = 24 * time.Hour
 
 // DayOf returns the day of a time.
-func DayOf(t time.Time) Day {
-	s := t.Unix()
-	d := s / int64(dayLength/time.Second)
-	if s < 0 && s%int64(dayLength/time.Second) != 0 {
-		d--
-	}
-	return Day(d)
-}
+func DayOf(t time.Time) Day { return Day(math.Floor(float64(t.Unix()) / dayLength.Seconds())) }
 
 // Time returns the start of the day.
 func (d Day) Time() time.Time { return time.Unix(int64(d)*int64(dayLength/time.Second), 0).UTC() }

@@ -40,26 +40,16 @@ const (
 
 // String returns a text for people.
 func (s Shortage) String() string {
-	switch s {
-	case NoShortage:
-		return ""
-	case TooFewDays:
-		return "not enough history: a forecast needs 14 days"
-	case Outdated:
-		return "not enough history: the last 7 days have no values"
-	case NoCapacity:
-		return "no schedulable capacity"
-	case TooManyGaps:
-		return "not enough history: most of the last 28 days have no values"
-	}
-	return "unknown"
+	return [...]string{
+		NoShortage: "", TooFewDays: "not enough history: a forecast needs 14 days", NoCapacity: "no schedulable capacity",
+		Outdated: "not enough history: the last 7 days have no values", TooManyGaps: "not enough history: most of the last 28 days have no values",
+	}[s]
 }
 
 // An Outlook is the forecast of a resource of a pool.
 type Outlook struct {
 	Shortage  Shortage
 	Days      int     // days with values
-	Dropped   int     // values that are left out: in the future, doubled, or no number
 	Slope     float64 // growth per day, without steps
 	Steps     []Step  // that are taken out, sorted
 	Reach     int     // the forecast covers this many days from today
@@ -96,17 +86,11 @@ type Crossing struct {
 	Latest    Day // the first day on which the lower end of the band reaches it; 0 if not within the reach
 }
 
-// Forecast returns the outlook. It never panics, and returns no date that the points do not support.
-func Forecast(in Input) Outlook {
-	o := linesOf(&in)
-	return o.against(&in)
-}
-
-// linesOf returns the outlook without crossings, for requests that do not fall.
+// linesOf returns the outlook without crossings, for requests that do not fall. It returns no date that the points do not support.
 func linesOf(in *Input) Outlook {
 	today := DayOf(in.Now)
-	points, dropped := usable(in.Points, today)
-	out := Outlook{Dropped: dropped, Days: len(points), Shortage: shortageOf(points, today, hasCapacity(in))}
+	points := usable(in.Points, today)
+	out := Outlook{Days: len(points), Shortage: shortageOf(points, today, hasCapacity(in))}
 	if out.Shortage == NoShortage {
 		out.predict(complete(points, today), in.Steps, today)
 	}
@@ -124,8 +108,7 @@ func (o Outlook) against(in *Input) Outlook {
 		limit := share * in.Capacity
 		switch {
 		case hasCapacity(in) && in.Requested-in.Less >= limit:
-			points, _ := usable(in.Points, today)
-			c.State, c.Since = Above, aboveSince(points, in, share, today)
+			c.State, c.Since = Above, aboveSince(usable(in.Points, today), in, share, today)
 		case o.Shortage == NoShortage:
 			c.Earliest, c.Expected, c.Latest = firstAt(o.High, limit, today), firstAt(o.Middle, limit, today), firstAt(o.Low, limit, today)
 			c.State = NotWithin

@@ -44,17 +44,7 @@ type Growth struct {
 }
 
 func (g *Growth) of(c Cause) *cluster.Resources {
-	switch c {
-	case Arrived:
-		return &g.New
-	case Left:
-		return &g.Gone
-	case Scaled:
-		return &g.Replicas
-	case Resized:
-		return &g.PerPod
-	}
-	return &g.PerPod
+	return [...]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}[c]
 }
 
 // Add returns the sum of two growths.
@@ -108,8 +98,8 @@ type Change struct {
 // storedUnit is the unit in which memory is stored, in bytes.
 const storedUnit = 1 << 20
 
-// compare returns what changed between two lists of loads, both sorted. A workload that changes its number of pods and their requests has two
-// changes. If before is partial, workloads that are only in after and not larger than the smallest of before are left out.
+// compare returns what changed between two lists of loads, sorted by workload. A workload that changes its number of pods and their
+// requests has two changes. If before is partial, workloads that are only in after and not larger than the smallest of before are left out.
 func compare(before, after []Load, partial bool, day Day) []Change {
 	var out []Change
 	add := func(w cluster.Workload, c Cause, r cluster.Resources) {
@@ -124,35 +114,25 @@ func compare(before, after []Load, partial bool, day Day) []Change {
 	if partial && len(before) > 0 {
 		smallest = slices.MinFunc(before, func(a, b Load) int { return cmp.Compare(a.Requests.CPU, b.Requests.CPU) }).Requests.CPU
 	}
-	i, k := 0, 0
-	for i < len(before) || k < len(after) {
-		var order int
-		switch {
-		case i == len(before):
-			order = 1
-		case k == len(after):
-			order = -1
-		default:
-			order = before[i].Workload.Compare(after[k].Workload)
-		}
-		switch {
-		case order < 0:
-			r := before[i].Requests
-			add(before[i].Workload, Left, cluster.Amounts(-r.CPU, -r.Memory))
-			i++
-		case order > 0:
-			if !partial || after[k].Requests.CPU > smallest {
-				add(after[k].Workload, Arrived, after[k].Requests)
-			}
-			k++
-		default:
-			scaled, resized := split(&before[i], &after[k])
-			add(after[k].Workload, Scaled, scaled)
-			add(after[k].Workload, Resized, resized)
-			i++
-			k++
-		}
+	left := make(map[cluster.Workload]*Load, len(before))
+	for i := range before {
+		left[before[i].Workload] = &before[i]
 	}
+	for i := range after {
+		w := after[i].Workload
+		if last := left[w]; last != nil {
+			scaled, resized := split(last, &after[i])
+			add(w, Scaled, scaled)
+			add(w, Resized, resized)
+		} else if !partial || after[i].Requests.CPU > smallest {
+			add(w, Arrived, after[i].Requests)
+		}
+		delete(left, w)
+	}
+	for w, last := range left {
+		add(w, Left, cluster.Amounts(-last.Requests.CPU, -last.Requests.Memory))
+	}
+	slices.SortStableFunc(out, func(a, b Change) int { return a.Workload.Compare(b.Workload) })
 	return out
 }
 
@@ -309,12 +289,7 @@ func (h *History) Steps(res cluster.Resource, capacity int64) []Step {
 			sums[c.Day] += v
 		}
 	}
-	out := make([]Step, 0, len(sums))
-	for day, v := range sums {
-		out = append(out, Step{day, v})
-	}
-	slices.SortFunc(out, func(a, b Step) int { return int(a.Day - b.Day) })
-	return out
+	return stepsOf(sums)
 }
 
 // Grown returns the growth of the last GrowthDays days, how much the daily maximum of a resource changed in them, and how many days these

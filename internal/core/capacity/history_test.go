@@ -119,7 +119,7 @@ func TestHistory_clockJumps_pastDaysAreKept(t *testing.T) {
 	for range 3 {
 		h.Record(now.AddDate(5, 0, 0), poolWith(map[string][2]int64{"web": {1, 1000}}))
 	}
-	future := Forecast(Input{Points: h.Points(cluster.CPU), Capacity: total, Thresholds: []float64{1}, Now: now.AddDate(5, 0, 0)})
+	future := outlookOf(Input{Points: h.Points(cluster.CPU), Capacity: total, Thresholds: []float64{1}, Now: now.AddDate(5, 0, 0)})
 	if future.Crossings[0].State == Ahead {
 		t.Errorf("a date with a clock that is 5 years ahead: %+v", future.Crossings[0])
 	}
@@ -127,7 +127,7 @@ func TestHistory_clockJumps_pastDaysAreKept(t *testing.T) {
 	if n := len(h.Days); n != MostDays {
 		t.Errorf("%d days", n)
 	}
-	o := Forecast(Input{Points: h.Points(cluster.CPU), Capacity: total, Thresholds: []float64{1}, Now: now.Add(time.Hour)})
+	o := outlookOf(Input{Points: h.Points(cluster.CPU), Capacity: total, Thresholds: []float64{1}, Now: now.Add(time.Hour)})
 	if o.Days < MostDays-2 || o.Crossings[0].State != Ahead {
 		t.Errorf("after the clock is right again: %d days, %+v", o.Days, o.Crossings[0])
 	}

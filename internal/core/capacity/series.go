@@ -25,22 +25,15 @@ const (
 	reachRatio = 3  // a forecast reaches this many times as far as the history is long
 )
 
-// usable returns the points that a forecast can use, sorted, one per day: finite, not negative, and not in the future. It also returns how
-// many points are left out.
-func usable(points []Point, today Day) (out []Point, dropped int) {
-	for _, p := range points {
-		if p.Day > today || p.Day <= 0 || math.IsNaN(p.Requested) || math.IsInf(p.Requested, 0) || p.Requested < 0 {
-			dropped++
-			continue
-		}
-		out = append(out, p)
-	}
+// usable returns the points that a forecast can use, sorted, one per day: finite, not negative, and not in the future.
+func usable(points []Point, today Day) []Point {
+	out := slices.DeleteFunc(slices.Clone(points), func(p Point) bool {
+		return p.Day > today || p.Day <= 0 || math.IsInf(p.Requested, 0) || !(p.Requested >= 0)
+	})
 	slices.SortStableFunc(out, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(b.Requested, a.Requested))
 	})
-	n := len(out)
-	out = slices.CompactFunc(out, func(a, b Point) bool { return a.Day == b.Day })
-	return out, dropped + n - len(out)
+	return slices.CompactFunc(out, func(a, b Point) bool { return a.Day == b.Day })
 }
 
 // complete returns the points without today's, whose maximum is not final, unless it already exceeds yesterday's.

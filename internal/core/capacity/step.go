@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"maps"
 	"math"
 	"slices"
 )
@@ -30,26 +31,31 @@ func findSteps(points []Point) []Step {
 	}
 	even := slices.Clone(points)
 	usual := median(values(even))
-	found := map[int]float64{}
+	found := map[Day]float64{}
 	for range 2 * mostSteps {
 		at, amount := largestStep(even, usual)
-		_, known := found[at]
+		day := even[at].Day
+		_, known := found[day]
 		if at == 0 || !known && len(found) == mostSteps {
 			break
 		}
-		found[at] += amount
+		found[day] += amount
 		for i := range at {
 			even[i].Requested += amount
 		}
 	}
-	var steps []Step
-	for at, amount := range found {
-		if math.Abs(amount) >= stepShare*usual {
-			steps = append(steps, Step{points[at].Day, amount})
-		}
+	maps.DeleteFunc(found, func(_ Day, amount float64) bool { return math.Abs(amount) < stepShare*usual })
+	return stepsOf(found)
+}
+
+// stepsOf returns the steps with some amounts by day, sorted.
+func stepsOf(amounts map[Day]float64) []Step {
+	out := make([]Step, 0, len(amounts))
+	for day, amount := range amounts {
+		out = append(out, Step{day, amount})
 	}
-	slices.SortFunc(steps, func(a, b Step) int { return int(a.Day - b.Day) })
-	return steps
+	slices.SortFunc(out, func(a, b Step) int { return int(a.Day - b.Day) })
+	return out
 }
 
 // largestStep returns the index of the first point after the clearest step, and the amount of the step; index 0 if there is none.
@@ -147,12 +153,7 @@ func merged(known, found []Step, first, last Day) []Step {
 			sums[s.Day] = s.Amount
 		}
 	}
-	out := make([]Step, 0, len(sums))
-	for d, v := range sums {
-		out = append(out, Step{d, v})
-	}
-	slices.SortFunc(out, func(a, b Step) int { return int(a.Day - b.Day) })
-	return out
+	return stepsOf(sums)
 }
 
 // level returns the points as if all steps had happened before the first one.

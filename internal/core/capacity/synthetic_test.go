@@ -88,7 +88,7 @@ func scoreOf(t *testing.T, n, days int, futureSteps bool) score {
 	var s score
 	for range n {
 		x := generate(r, days, futureSteps)
-		o := Forecast(Input{Points: x.history, Capacity: x.capacity, Requested: x.history[days-1].Requested, Thresholds: []float64{1}, Now: today.Time().Add(23 * time.Hour)})
+		o := outlookOf(Input{Points: x.history, Capacity: x.capacity, Requested: x.history[days-1].Requested, Thresholds: []float64{1}, Now: today.Time().Add(23 * time.Hour)})
 		c := o.Crossings[0]
 		switch {
 		case c.State == NotWithin && x.truth > today+Day(o.Reach), c.State == Ahead && x.truth >= c.Earliest && (c.Latest == 0 || x.truth <= c.Latest):

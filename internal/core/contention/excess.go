@@ -51,8 +51,7 @@ func (e *Excess) isNeeded(s *Situation) bool {
 	if known && wanted > e.Request {
 		return true
 	}
-	_, limits := e.Worst.Container(e.Container).Running()
-	limit := limits.Amount(cluster.CPU)
+	limit := limitOf(e.Worst.Container(e.Container))
 	return limit > 0 && float64(e.Usage) >= atLimit*float64(limit)
 }
 

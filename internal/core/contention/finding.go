@@ -94,18 +94,12 @@ type Situation struct {
 
 // target returns the recommended CPU request of a container in millicores, without the upper bound that the user sets, and with it.
 func (s *Situation) target(container string) (wanted, capped int64, known bool) {
-	for i := range s.Advice {
-		a := &s.Advice[i]
-		if a.Container != container {
-			continue
-		}
-		target, ok := a.Target.Get(cluster.CPU)
-		if uncapped, has := a.Uncapped.Get(cluster.CPU); has {
-			return max(uncapped, target), target, ok
-		}
-		return target, target, ok
+	a := cluster.Find(s.Advice, func(a *cluster.Advice) bool { return a.Container == container })
+	if a == nil {
+		return 0, 0, false
 	}
-	return 0, 0, false
+	target, ok := a.Target.Get(cluster.CPU)
+	return max(a.Uncapped.Amount(cluster.CPU), target), target, ok
 }
 
 // notApplied returns why a container does not have the recommended CPU request, as far as the recommender knows it, with a remedy.

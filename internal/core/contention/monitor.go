@@ -149,27 +149,18 @@ func (u *containerUsage) advance(slot, request int64) {
 // compare adds the slot that has just ended to the time above the request.
 func (u *containerUsage) compare(request int64) {
 	used := u.mean * 1000
-	if request > int64(u.request) && used <= float64(request) { // the request was raised, which solved the problem
+	isRaised := request > int64(u.request) // if the usage is not above the new request, that solved the problem
+	u.request = int32(min(request, math.MaxInt32))
+	switch {
+	case request > 0 && used > float64(request) && (u.lasting || used > float64(request+Margin)):
+		u.above = cmp.Or(u.above, u.slot)
+		u.calm = 0
+	case u.lasting && u.calm < slotsCalm-1 && !(isRaised && used <= float64(request)):
+		u.calm++
+	default:
 		u.above = 0
 		u.calm = 0
 		u.lasting = false
-	}
-	u.request = int32(min(request, math.MaxInt32))
-	isAbove := request > 0 && used > float64(request) && (u.lasting || used > float64(request+Margin))
-	switch {
-	case isAbove && u.above == 0:
-		u.above = u.slot
-		u.calm = 0
-	case isAbove:
-		u.calm = 0
-	case !u.lasting:
-		u.above = 0
-	default:
-		if u.calm++; u.calm >= slotsCalm {
-			u.above = 0
-			u.calm = 0
-			u.lasting = false
-		}
 	}
 	if u.above != 0 && u.slot-u.above+1 >= slotsSustained {
 		u.lasting = true

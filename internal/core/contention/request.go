@@ -89,8 +89,7 @@ func Misread(pods []*cluster.Pod) Groups {
 			if r == nil || r.Kind != cluster.JVM || r.CPUCountSet {
 				continue
 			}
-			_, limits := c.Running()
-			if _, in := runtimeguard.Band(requestOf(c)); in && limits.Amount(cluster.CPU) <= 0 {
+			if _, in := runtimeguard.Band(requestOf(c)); in && limitOf(c) <= 0 {
 				out.add(p, c)
 			}
 		}

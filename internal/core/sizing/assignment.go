@@ -65,10 +65,7 @@ func (as Assignments) Conflict(a *cluster.Autoscaler, choice *Choice) (Assignmen
 	if !ok || assignment.By == a || !assignment.Choice.Usable {
 		return Assignment{}, false
 	}
-	if assignment.Choice.Edition.ModelState && assignment.Choice.form() == choice.form() {
-		return Assignment{}, false
-	}
-	return assignment, true
+	return assignment, !assignment.Choice.Edition.ModelState || assignment.Choice.form() != choice.form()
 }
 
 // form returns the form of the model state of a profile that has model state.

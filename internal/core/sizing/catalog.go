@@ -155,19 +155,13 @@ func (c *Catalog) IsListed() bool { return c.listed }
 // Forget removes deleted SizingProfiles that no autoscaler has referenced for ModelStateTTL. Until then, an object that a tool deletes and
 // creates again keeps its parameters.
 func (c *Catalog) Forget(now time.Time, autoscalers []*cluster.Autoscaler) {
-	anyDeleted := false
 	for _, d := range c.profiles {
-		if !d.deleted {
-			continue
+		if d.deleted {
+			d.usedAt = cmp.Or(d.usedAt, now)
 		}
-		anyDeleted = true
-		d.usedAt = cmp.Or(d.usedAt, now)
-	}
-	if !anyDeleted {
-		return
 	}
 	for _, a := range autoscalers {
-		if d := c.profiles[a.Recommender]; d != nil {
+		if d := c.profiles[a.Recommender]; d != nil && d.deleted {
 			d.usedAt = now
 		}
 	}

@@ -4,6 +4,7 @@
 package sizing
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -44,10 +45,7 @@ func LimitCPU(a *cluster.Autoscaler, recommended []cluster.Advice) []cluster.Adv
 	limited := slices.Clone(recommended)
 	for i := range limited {
 		l := &limited[i]
-		status := a.AdviceFor(l.Container)
-		if status == nil {
-			continue
-		}
+		status := cmp.Or(a.AdviceFor(l.Container), new(cluster.Advice))
 		most, ok := status.Target.Get(cluster.CPU) // the uncapped target is not limited by nodes
 		if !ok {
 			continue

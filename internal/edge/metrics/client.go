@@ -91,10 +91,7 @@ func (c *Client) Read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return r, fmt.Errorf("list pod metrics: %w", err)
 	}
-	raw, err := result.Raw()
-	if err != nil {
-		return r, fmt.Errorf("list pod metrics: %w", err)
-	}
+	raw, _ := result.Raw() // has the error that Error has
 	r.Samples, r.Unreadable, err = decode(raw)
 	if err != nil {
 		return r, fmt.Errorf("decode pod metrics: %w", err)

@@ -24,8 +24,8 @@ func (r *reading) json(raw []byte) error {
 			Containers []struct {
 				Name  string `json:"name"`
 				Usage struct {
-					CPU    *text `json:"cpu"`
-					Memory *text `json:"memory"`
+					CPU    json.RawMessage `json:"cpu"`
+					Memory json.RawMessage `json:"memory"`
 				} `json:"usage"`
 			} `json:"containers"`
 		}
@@ -37,34 +37,20 @@ func (r *reading) json(raw []byte) error {
 		for i := range pod.Containers {
 			c := &pod.Containers[i]
 			r.add([]byte(pod.Metadata.Namespace), []byte(pod.Metadata.Name), &podName, pod.Timestamp.UTC(),
-				container{name: []byte(c.Name), cpu: c.Usage.CPU.bytes(), memory: c.Usage.Memory.bytes()})
+				container{name: []byte(c.Name), cpu: amount(c.Usage.CPU), memory: amount(c.Usage.Memory)})
 		}
 	}
 	return nil
 }
 
-// A text is a quantity as it is written in JSON, as a string or a number.
-type text []byte
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *text) UnmarshalJSON(b []byte) error {
-	var s string
-	err := json.Unmarshal(b, &s)
-	if err == nil {
-		*t = text(s)
+// amount returns a quantity as it is written, as a string or a number; nil if the field is absent.
+func amount(raw json.RawMessage) []byte {
+	var s *string
+	if json.Unmarshal(raw, &s) != nil { // a number, or absent
+		return raw
+	}
+	if s == nil { // null
 		return nil
 	}
-	*t = append((*t)[:0], b...)
-	return nil
-}
-
-// bytes returns the quantity, nil if the field is absent.
-func (t *text) bytes() []byte {
-	if t == nil {
-		return nil
-	}
-	if *t == nil {
-		return []byte{}
-	}
-	return *t
+	return []byte(*s)
 }

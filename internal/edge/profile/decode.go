@@ -6,6 +6,7 @@ package profile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,29 +102,21 @@ func typeError(err error) error {
 	if !errors.As(err, &mismatch) || mismatch.Field == "" {
 		return errors.New("expected a SizingProfile with apiVersion: " + v1alpha1.GroupVersion().String())
 	}
+	want := cmp.Or(typeNames[mismatch.Type.Kind()], "of another type")
 	value, isNumber := strings.CutPrefix(mismatch.Value, "number ")
-	want := "of another type"
-	switch mismatch.Type.Kind() {
-	case reflect.Int32, reflect.Int64:
-		want = "a whole number"
-		if isNumber {
-			return fmt.Errorf("%s must be a whole number, got %s", mismatch.Field, value)
-		}
-	case reflect.Float64:
-		want = "a number"
-	case reflect.String:
-		want = "a string"
-	case reflect.Bool:
-		want = "true or false"
-	case reflect.Slice:
-		want = "a list"
-	case reflect.Struct, reflect.Map:
-		want = "an object"
-	}
-	if isNumber {
+	switch {
+	case isNumber && want == typeNames[reflect.Int32]:
+		return fmt.Errorf("%s must be %s, got %s", mismatch.Field, want, value)
+	case isNumber:
 		value = "number"
 	}
 	return fmt.Errorf("%s must be %s, got a %s", mismatch.Field, want, value)
+}
+
+// typeNames are the types of fields in terms of YAML.
+var typeNames = map[reflect.Kind]string{
+	reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number", reflect.String: "a string",
+	reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
 }
 
 // unknownField describes an unknown field, with a suggestion if a known field has a similar name.

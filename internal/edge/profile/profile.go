@@ -135,15 +135,13 @@ func shortDuration(d time.Duration) string {
 }
 
 func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
-	base := string(s.Base)
-	base = cmp.Or(base, "balanced")
+	base := cmp.Or(string(s.Base), "balanced")
 	builtin, known := recommend.Builtin(base)
 	if !known {
 		c.problem("%s", unknownBase(base))
 		return recommend.Profile{}
 	}
-	about := s.About
-	about = cmp.Or(about, "based on "+base)
+	about := cmp.Or(s.About, "based on "+base)
 	n := utf8.RuneCountInString(about)
 	most := boundsOf(lengthBounds, "about")
 	if n > most {
@@ -170,15 +168,16 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	if len(c.problems) > 0 {
 		return recommend.Profile{}
 	}
+	memory := cmp.Or(s.Memory, new(v1alpha1.Memory))
 	switch base {
 	case "default":
-		return histogram(name, about, s.Histogram, c)
+		return histogram(name, about, cmp.Or(s.Histogram, new(v1alpha1.Histogram)), c)
 	case "busy-hours":
-		return busyHours(name, about, s.Memory, s.BusyHours, c)
+		return busyHours(name, about, memory, cmp.Or(s.BusyHours, new(v1alpha1.BusyHours)), c)
 	case "autopilot":
-		return ensemble(name, about, s.Ensemble, c)
+		return ensemble(name, about, cmp.Or(s.Ensemble, new(v1alpha1.Ensemble)), c)
 	}
-	return adaptive(name, about, builtin.Name, s, c)
+	return adaptive(name, about, builtin.Name, memory, cmp.Or(s.CPU, new(v1alpha1.CPU)), c)
 }
 
 // checkRollout checks how changes are rolled out. The recommender does not need it: the updater reads it.
@@ -237,19 +236,15 @@ func unknownBase(base string) string {
 }
 
 // adaptive returns a profile based on balanced, cost or critical.
-func adaptive(name, about, base string, s *v1alpha1.SizingProfileSpec, c *checker) recommend.Profile {
+func adaptive(name, about, base string, m *v1alpha1.Memory, x *v1alpha1.CPU, c *checker) recommend.Profile {
 	params := map[string]func() recommend.AdaptiveParams{
 		"balanced": recommend.Balanced, "cost": recommend.Cost, "critical": recommend.Critical,
 	}[base]()
-	memory(s.Memory, &params.Memory, c)
-	cpu(s.CPU, &params.CPU, c)
+	memory(m, &params.Memory, c)
+	cpu(x, &params.CPU, c)
 	p := recommend.AdaptiveProfile(name, about, params)
-	if s.Memory != nil {
-		c.number("memory.floorMiB", s.Memory.FloorMiB, &p.FloorMegabytes)
-	}
-	if s.CPU != nil {
-		c.number("cpu.floorMillicores", s.CPU.FloorMillicores, &p.FloorMillicores)
-	}
+	c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
+	c.number("cpu.floorMillicores", x.FloorMillicores, &p.FloorMillicores)
 	return p
 }
 
@@ -262,9 +257,6 @@ func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 // histogram returns a profile based on default.
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
 	p := recommend.DefaultParams()
-	if h == nil {
-		return recommend.DefaultProfile(name, about, p)
-	}
 	c.number("histogram.margin", h.Margin, &p.Margin)
 	switch h.Weight {
 	case "", "constant":
@@ -309,9 +301,6 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 
 // memory sets the parameters of memory.
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
-	if m == nil {
-		return
-	}
 	if m.OOMBudget != nil {
 		c.number("memory.oomBudget", m.OOMBudget, &r.Budget)
 		r.Margin = MarginFor(r.Budget)
@@ -342,9 +331,6 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 
 // cpu sets the parameters of CPU.
 func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
-	if x == nil {
-		return
-	}
 	c.duration("cpu.window", x.Window, &r.Window)
 	if x.Shortfall != nil {
 		c.number("cpu.shortfall", x.Shortfall, &r.Shortfall)
@@ -355,9 +341,11 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 		r.Overrun = 0
 	}
 	c.number("cpu.factor", x.Factor, &r.Factor)
-	add := r.Add * 1000
-	c.number("cpu.addMillicores", x.AddMillicores, &add)
-	r.Add = add / 1000
+	if x.AddMillicores != nil {
+		add := r.Add * 1000
+		c.number("cpu.addMillicores", x.AddMillicores, &add)
+		r.Add = add / 1000
+	}
 	if x.LowHours != nil && !*x.LowHours {
 		r.Plan.Gain = 0
 	}
@@ -369,25 +357,19 @@ func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c *checker) recommend.Profile {
 	r := recommend.Busiest()
 	memory(m, &r.Memory, c)
-	if b != nil {
-		c.number("busyHours.percentile", b.Percentile, &r.Percentile)
-		c.number("busyHours.criticality", b.Criticality, &r.Factor)
-		c.duration("busyHours.startup", b.Startup, &r.Startup)
-		most := float64(r.Most)
-		c.number("busyHours.mostMillicores", b.MostMillicores, &most)
-		r.Most = int64(most)
-		c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
-		nodeBase(b, &r, c)
-		priorityClasses(b, &r, c)
-		hours(b, &r, c)
-	}
+	c.number("busyHours.percentile", b.Percentile, &r.Percentile)
+	c.number("busyHours.criticality", b.Criticality, &r.Factor)
+	c.duration("busyHours.startup", b.Startup, &r.Startup)
+	most := float64(r.Most)
+	c.number("busyHours.mostMillicores", b.MostMillicores, &most)
+	r.Most = int64(most)
+	c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
+	nodeBase(b, &r, c)
+	priorityClasses(b, &r, c)
+	hours(b, &r, c)
 	p := recommend.BusyHoursProfile(name, about, r)
-	if m != nil {
-		c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
-	}
-	if b != nil {
-		c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
-	}
+	c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
+	c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
 	return p
 }
 
@@ -468,14 +450,10 @@ func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 // ensemble returns a profile based on autopilot.
 func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
 	r := recommend.Autopilot()
-	if e != nil {
-		weights("ensemble.cpu", e.CPU, &r.CPU, c)
-		weights("ensemble.memory", e.Memory, &r.Memory, c)
-	}
+	weights("ensemble.cpu", e.CPU, &r.CPU, c)
+	weights("ensemble.memory", e.Memory, &r.Memory, c)
 	p := recommend.EnsembleProfile(name, about, r)
-	if e != nil {
-		floors("ensemble", &e.Floors, &p.Params, c)
-	}
+	floors("ensemble", &e.Floors, &p.Params, c)
 	return p
 }
 

@@ -34,7 +34,6 @@ type Reporter struct {
 	texts     map[textKey]*text
 
 	// Of the current pass.
-	snapshot *cluster.Snapshot
 	problems map[cluster.Workload]*problems
 	samples  []usage.Sample
 	spare    map[string]bool   // nodes with spare CPU; nil: not determined yet
@@ -76,7 +75,10 @@ func NewReporter(w world, observer *Observer, whole bool) *Reporter {
 }
 
 // Tick begins a pass.
-func (r *Reporter) Tick(now time.Time) { r.monitor.Tick(now) }
+func (r *Reporter) Tick(now time.Time) {
+	r.forget() // the last pass may have no end, because it panicked
+	r.monitor.Tick(now)
+}
 
 // Observe adds the CPU usage of a container of a pod that a VPA targets.
 func (r *Reporter) Observe(p *cluster.Pod, s *usage.Sample) { r.monitor.Add(p, s.Container, s.CPU) }
@@ -108,9 +110,8 @@ func (r *Reporter) End(s *cluster.Snapshot, workloads map[cluster.Workload]bool)
 	r.forget()
 }
 
-// forget releases what belongs to a snapshot.
+// forget releases what belongs to a pass.
 func (r *Reporter) forget() {
-	r.snapshot = nil
 	r.samples = nil
 	r.spare = nil
 	r.kernels = nil
@@ -120,14 +121,10 @@ func (r *Reporter) forget() {
 // Conditions returns the conditions of an autoscaler. A condition that is not known yet is not among them, so it stays as it is in the status.
 func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judge.Situation) []watcher.Condition {
 	a := situation.Autoscaler
-	if !situation.Governs && a.Mode.Applies() {
-		var out []watcher.Condition
-		for _, kind := range []string{v1alpha1.ConditionUsageAboveRequest, v1alpha1.ConditionCPUThrottled, v1alpha1.ConditionNoCPURequest, v1alpha1.ConditionJVMSeesAllCores} {
-			out = append(out, r.condition(now, a, kind, judge.Finding{}))
-		}
-		return out
+	p := &problems{isGone: true, isUnthrottled: true} // none, if another autoscaler is applied to the pods
+	if situation.Governs || !a.Mode.Applies() {
+		p = r.problemsOf(now, s, a.Target)
 	}
-	p := r.problemsOf(now, s, a.Target)
 	out := make([]watcher.Condition, 0, 4)
 	if len(p.above) > 0 {
 		out = append(out, r.condition(now, a, v1alpha1.ConditionUsageAboveRequest, judge.AboveRequest(p.above, &situation, r.nodesWithSpare(s))))
@@ -144,12 +141,6 @@ func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judg
 
 // problemsOf returns the problems of a workload. They are determined once in a pass, however many autoscalers reference the workload.
 func (r *Reporter) problemsOf(now time.Time, s *cluster.Snapshot, w cluster.Workload) *problems {
-	if r.snapshot != s {
-		samples := r.samples
-		r.forget()
-		r.snapshot = s
-		r.samples = samples
-	}
 	if p := r.problems[w]; p != nil {
 		return p
 	}

@@ -84,7 +84,7 @@ func TestReporter_objectsAreDeleted_memoryIsReleased(t *testing.T) {
 	y.throttled[workload(7)] = throttling{}
 	y.pods, y.autoscalers, y.workloads = y.pods[:1], y.autoscalers[:1], map[cluster.Workload]bool{workload(0): true}
 	y.pass()
-	if len(y.texts) != 1 || len(y.throttled) != 0 || len(y.problems) != 0 || y.samples != nil || y.snapshot != nil {
+	if len(y.texts) != 1 || len(y.throttled) != 0 || len(y.problems) != 0 || y.samples != nil {
 		t.Errorf("%d texts, %d throttled workloads, %d problems", len(y.texts), len(y.throttled), len(y.problems))
 	}
 }

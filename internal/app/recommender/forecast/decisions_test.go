@@ -4,8 +4,6 @@
 package forecast
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,30 +17,19 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A fakeSampler returns samples or an error.
-type fakeSampler struct {
-	samples []usage.Sample
-	err     error
-}
-
-func (f *fakeSampler) Samples(context.Context) ([]usage.Sample, error) { return f.samples, f.err }
-
-func TestUsage_failedReading_keepsTheLastSamples(t *testing.T) {
+func TestUsage_kept_isThatOfThePods(t *testing.T) {
 	key := cluster.Key{Namespace: "shop", Name: "web-0"}
-	from := &fakeSampler{samples: []usage.Sample{{Pod: key, Container: "app", At: start, CPU: 2, Has: cluster.Both}}}
 	u := new(Usage)
-	watched := u.Watch(from)
-	if got, err := watched.Samples(t.Context()); err != nil || len(got) != 1 {
-		t.Fatalf("got %d samples and error %v, want 1", len(got), err)
+	if got := u.byPod(start); len(got) != 0 {
+		t.Errorf("got %v before the first samples, want none", got)
 	}
-	from.samples, from.err = nil, errors.New("broken")
-	if _, err := watched.Samples(t.Context()); err == nil {
-		t.Error("no error for a failed reading")
-	}
+	u.Keep([]usage.Sample{{Pod: key, Container: "app", At: start, CPU: 2, Has: cluster.Both}})
 	if got := u.byPod(start)[key].CPU; got != 2000 {
-		t.Errorf("usage of %dm CPU, want the 2000m of the last successful reading", got)
+		t.Errorf("usage of %dm CPU, want 2000m", got)
 	}
-	if got := (*Usage)(nil).byPod(start); got != nil {
+	var none *Usage
+	none.Keep(nil)
+	if got := none.byPod(start); got != nil {
 		t.Errorf("got %v without usage, want none", got)
 	}
 }

@@ -157,18 +157,13 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 		Nodes: nodes, Snapshot: l.World.Snapshot(), Selectors: l.World.Selectors(), Tolerations: l.World.Tolerations(),
 		Used: l.Usage.byPod(now), Rules: settings.Rules, Allocatable: allocatable,
 	})
-	l.record(now, pools)
+	for i := range pools {
+		l.history(pools[i].Name).Record(now, &pools[i])
+	}
 	plan := capacity.Assess(now, l.withAbsent(pools, now), unplaced, l.histories, settings)
 	l.Metrics.publish(&plan)
 	if l.loaded && !l.DryRun && !now.Before(l.retryAt) {
 		l.write(ctx, now, &plan)
-	}
-}
-
-// record adds the present state to the histories.
-func (l *Loop) record(now time.Time, pools []capacity.Pool) {
-	for i := range pools {
-		l.history(pools[i].Name).Record(now, &pools[i])
 	}
 }
 
@@ -290,33 +285,19 @@ func (l *Loop) write(ctx context.Context, now time.Time, plan *capacity.Plan) {
 }
 
 // materialOf returns the parts of a status whose changes are written at once.
-func materialOf(s *v1alpha1.CapacityPlanStatus) any {
-	type part struct {
-		Name                  string
-		Nodes, Schedulable    int32
-		HasPods               bool
-		Steps                 [2]int64
-		CPU, Memory           []v1alpha1.CapacityThreshold
-		CPUOrder, MemoryOrder string
-		Advice                [2]string
+func materialOf(s *v1alpha1.CapacityPlanStatus) []any {
+	out := []any{s.ObservedGeneration}
+	for _, c := range s.Conditions {
+		out = append(out, c.Type, c.Status)
 	}
-	var parts []part
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		parts = append(parts, part{
-			p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0, [2]int64{stepOf(&p.CPU), stepOf(&p.Memory)}, p.CPU.Thresholds, p.Memory.Thresholds,
-			p.CPU.OrderBy, p.Memory.OrderBy, [2]string{p.CPU.Advice, p.Memory.Advice},
-		})
+		out = append(out, p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0)
+		for _, r := range []*v1alpha1.CapacityResource{&p.CPU, &p.Memory} {
+			out = append(out, stepOf(r), r.Thresholds, r.OrderBy, r.Advice)
+		}
 	}
-	type condition struct {
-		Type   string
-		Status metav1.ConditionStatus
-	}
-	var conditions []condition
-	for _, c := range s.Conditions {
-		conditions = append(conditions, condition{c.Type, c.Status})
-	}
-	return []any{s.ObservedGeneration, conditions, parts}
+	return out
 }
 
 // shareSteps is the number of steps into which the requested share of the capacity is divided: 20 steps of 5 %. A change to another step

@@ -215,7 +215,7 @@ func (b *bench) scene(days int) time.Time {
 func TestLoop_sixtyDaysOfGrowth_planHasDatesAndAdvice(t *testing.T) {
 	b := newBench(t)
 	b.world.advise("web", cluster.Amounts(700, 2<<30))
-	b.used.last = []usage.Sample{{Pod: cluster.Key{Namespace: "shop", Name: "web-0"}, Container: "app", At: start.AddDate(0, 0, 59), CPU: 33, Memory: 90 << 30, Has: cluster.Both}}
+	b.used.Keep([]usage.Sample{{Pod: cluster.Key{Namespace: "shop", Name: "web-0"}, Container: "app", At: start.AddDate(0, 0, 59), CPU: 33, Memory: 90 << 30, Has: cluster.Both}})
 	now := b.scene(60)
 	cpu := func(path ...any) any { return b.status(append([]any{"pools", 0, "cpu"}, path...)...) }
 	for name, c := range map[string]struct{ got, want any }{

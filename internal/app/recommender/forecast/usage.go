@@ -4,8 +4,7 @@
 package forecast
 
 import (
-	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"podfit.dev/podfit/internal/core/capacity"
@@ -13,43 +12,22 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Sampler reads the present usage of containers.
-type Sampler interface {
-	Samples(context.Context) ([]usage.Sample, error)
-}
-
-// Usage keeps the usage that the recommender has read last. It is safe for several goroutines. A nil Usage has none.
+// Usage keeps the usage that the recommender has read last. It is safe for several goroutines. A nil Usage keeps none.
 type Usage struct {
-	mu   sync.Mutex
-	last []usage.Sample
+	last atomic.Pointer[[]usage.Sample]
 }
 
-// Watch returns a sampler whose samples the Usage keeps.
-func (u *Usage) Watch(s Sampler) Sampler { return &watched{s, u} }
-
-type watched struct {
-	Sampler
-	to *Usage
-}
-
-// Samples implements Sampler.
-func (w *watched) Samples(ctx context.Context) ([]usage.Sample, error) {
-	samples, err := w.Sampler.Samples(ctx)
-	if err == nil {
-		w.to.mu.Lock()
-		w.to.last = samples // nobody changes them
-		w.to.mu.Unlock()
+// Keep replaces the usage. Nobody changes the samples.
+func (u *Usage) Keep(samples []usage.Sample) {
+	if u != nil {
+		u.last.Store(&samples)
 	}
-	return samples, err
 }
 
 // byPod returns the present usage of each pod.
 func (u *Usage) byPod(now time.Time) map[cluster.Key]cluster.Resources {
-	if u == nil {
+	if u == nil || u.last.Load() == nil {
 		return nil
 	}
-	u.mu.Lock()
-	samples := u.last
-	u.mu.Unlock()
-	return capacity.UsageByPod(samples, now)
+	return capacity.UsageByPod(*u.last.Load(), now)
 }

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ type Backfill struct {
 	failed        map[string]backfillFailure // by namespace whose state is incomplete
 
 	mu       sync.Mutex // guards finished, which the reading goroutine extends
-	finished []backfillResult
+	finished []backfillJob
 }
 
 // A span is a period of which history is to be read.
@@ -101,14 +102,6 @@ const (
 )
 
 func (s BackfillState) String() string { return [...]string{"pending", "incomplete", "done"}[s] }
-
-// A backfillResult is the history of a namespace that was read: all of it, or the part before an error.
-type backfillResult struct {
-	namespace string
-	store     *usage.Store // nil if nothing was read
-	missing   []span       // history that is still missing
-	err       error
-}
 
 // NewBackfill returns a Backfill that has not read anything. It reads samples from a source such as prom.Client.
 func NewBackfill(from source, selectors selectorReader, m *Metrics, log *slog.Logger) *Backfill {
@@ -152,12 +145,14 @@ func uniqueTargets(autoscalers []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
-// A backfillJob is to read the missing history of a namespace into a store of its own.
+// A backfillJob is to read the missing history of a namespace into a store of its own. When it has ended, the store has all of it, or the
+// part before an error.
 type backfillJob struct {
 	namespace string
-	missing   []span
-	store     *usage.Store
+	missing   []span                    // history that is still missing
+	store     *usage.Store              // nil if nothing was read
 	requested map[cluster.Workload]bool // workloads whose history is needed
+	err       error
 }
 
 // plan returns the jobs of a term that starts now, and resets the state of the namespaces.
@@ -252,17 +247,19 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 			err = ctx.Err()
 		}
 		if err != nil { // no further namespace is read
-			f.finish(backfillResult{namespace: job.namespace, missing: job.missing, err: err})
+			job.store = nil
+			job.err = err
+			f.finish(job)
 			continue
 		}
 		before := slices.Clone(job.missing)
-		jobErr := f.recovering(job.namespace, func() error { return f.read(ctx, owners, job) })
-		if errors.Is(jobErr, errInternal) { // the store may be inconsistent
+		job.err = f.recovering(job.namespace, func() error { return f.read(ctx, owners, job) })
+		if errors.Is(job.err, errInternal) { // the store may be inconsistent
 			job.store = nil
 			job.missing = before
 		}
-		f.finish(backfillResult{job.namespace, job.store, job.missing, jobErr})
-		if !prom.IsTimeout(jobErr) {
+		f.finish(job)
+		if !prom.IsTimeout(job.err) {
 			timeouts = 0
 			continue
 		}
@@ -312,11 +309,11 @@ func (f *Backfill) addCandidates(ctx context.Context, owners *ownerResolver, aut
 	}
 }
 
-// finish passes a result to the recommender's goroutine.
-func (f *Backfill) finish(r backfillResult) {
+// finish passes a job that has ended to the recommender's goroutine.
+func (f *Backfill) finish(job *backfillJob) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.finished = append(f.finished, r)
+	f.finished = append(f.finished, *job)
 }
 
 // Observed records that the pass that started at now has observed live usage. The next term does not read the time before it.
@@ -328,20 +325,20 @@ func (f *Backfill) Merge(now time.Time, store *usage.Store) (complete []string) 
 	finished := f.finished
 	f.finished = nil
 	f.mu.Unlock()
-	for _, result := range finished {
-		if result.store != nil {
-			if err := store.Absorb(result.store); err != nil {
-				f.log.Error("Cannot merge a part of the usage history of a namespace", slog.String("namespace", result.namespace), slog.Any("error", err))
+	for _, job := range finished {
+		if job.store != nil {
+			if err := store.Absorb(job.store); err != nil {
+				f.log.Error("Cannot merge a part of the usage history of a namespace", slog.String("namespace", job.namespace), slog.Any("error", err))
 			}
 		}
-		f.missing[result.namespace] = result.missing
-		f.state[result.namespace] = BackfillDone
-		if result.err != nil {
-			f.state[result.namespace] = BackfillIncomplete
-			f.fail(now, result.namespace, result.err)
+		f.missing[job.namespace] = job.missing
+		f.state[job.namespace] = BackfillDone
+		if job.err != nil {
+			f.state[job.namespace] = BackfillIncomplete
+			f.fail(now, job.namespace, job.err)
 			continue
 		}
-		complete = append(complete, result.namespace)
+		complete = append(complete, job.namespace)
 	}
 	if len(finished) > 0 {
 		f.publish()
@@ -400,10 +397,7 @@ func (f *Backfill) Holds(a *cluster.Autoscaler, now time.Time) bool {
 // Failure returns why the history of a namespace is BackfillIncomplete, and the time since which there is live usage.
 func (f *Backfill) Failure(namespace string) (cause string, liveSince time.Time) {
 	failure := f.failed[namespace]
-	if f.firstTerm.IsZero() { // no term has started to read history
-		return failure.cause, failure.at
-	}
-	return failure.cause, f.firstTerm
+	return failure.cause, cmp.Or(f.firstTerm, failure.at) // the latter if no term has started to read history
 }
 
 // maxCause bounds the error text that a condition quotes, in bytes.

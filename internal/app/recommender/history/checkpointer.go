@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,9 +90,8 @@ type Checkpointer struct {
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
 	profileOf         map[cluster.Key]string           // by VPA: the SizingProfile in its newest loaded checkpoint that names one
 	collectedAt       time.Time                        // the last garbage collection
-
-	mu       sync.Mutex                // guards resumeAt
-	resumeAt map[usage.Ref]cluster.Key // the VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint
+	// The VPA to continue with, if the time ran out before all VPAs of the workload had a checkpoint.
+	resumeAt map[usage.Ref]cluster.Key
 }
 
 // NewCheckpointer returns a Checkpointer for a usage store, before Load.
@@ -340,8 +338,8 @@ func (k *Checkpointer) Flush(ctx context.Context, now time.Time, ours []*cluster
 	k.write(ctx, now, ours, func(*usage.ContainerHistory, time.Time) bool { return true })
 }
 
-// write stores the changed histories for which due returns true. due gets the history and the time when it was last stored.
-func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, due func(*usage.ContainerHistory, time.Time) bool) {
+// write stores the changed histories for which isDue returns true. isDue gets the history and the time when it was last stored.
+func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster.Autoscaler, isDue func(*usage.ContainerHistory, time.Time) bool) {
 	if k.config.Unsaved || k.config.DryRun {
 		return
 	}
@@ -353,70 +351,72 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 			vpas[a.Target] = append(vpas[a.Target], a)
 		}
 	}
-	var (
-		g  errgroup.Group
-		mu sync.Mutex // guards stored
-	)
-	stored := map[usage.Ref]usage.Checkpoint{}
+	var g errgroup.Group
+	var all []*due // of each, one worker has access until all have ended
 	g.SetLimit(k.config.Workers)
 	for _, refs := range byWorkload(k.usageStore.Pending(now)) {
 		w := refs[0].Workload
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-			return !sizedByAny(r.Container, vpas[w]) || !due(k.usageStore.Series(w, r.Container), k.savedAt[r])
+			return !sizedByAny(r.Container, vpas[w]) || !isDue(k.usageStore.Series(w, r.Container), k.savedAt[r])
 		})
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
 		process.Attempt(k.log, k.health, w.String(), func() {
 			modelStates := k.usageStore.Histories(w, now)
-			checkpoints := make([]usage.Checkpoint, 0, len(refs))
-			refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-				c, ok := k.usageStore.Checkpoint(w, r.Container, now)
-				if ok {
-					checkpoints = append(checkpoints, c)
+			var ofWorkload []*due
+			for _, r := range refs {
+				if c, ok := k.usageStore.Checkpoint(w, r.Container, now); ok {
+					ofWorkload = append(ofWorkload, &due{ref: r, checkpoint: c, resumeAt: k.resumeAt[r]})
 				}
-				return !ok
-			})
+			}
+			all = append(all, ofWorkload...)
 			g.Go(func() error {
-				process.Attempt(k.log, k.health, w.String(), func() {
-					k.storeWorkload(ctx, modelStates, refs, checkpoints, vpas[w], func(i int) {
-						mu.Lock()
-						defer mu.Unlock()
-						stored[refs[i]] = checkpoints[i]
-					})
-				})
+				process.Attempt(k.log, k.health, w.String(), func() { k.storeWorkload(ctx, modelStates, ofWorkload, vpas[w]) })
 				return nil
 			})
 		})
 	}
 	_ = g.Wait() // errors are logged where they occur
-	for ref, c := range stored {
-		k.usageStore.Saved(ref.Workload, ref.Container, c)
-		k.savedAt[ref] = now
-		for _, a := range vpas[ref.Workload] {
-			delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}) // the stored checkpoint is newer
+	for _, d := range all {
+		k.resumeAt[d.ref] = d.resumeAt
+		if d.resumeAt == (cluster.Key{}) {
+			delete(k.resumeAt, d.ref)
+		}
+		if !d.isStored {
+			continue
+		}
+		k.usageStore.Saved(d.ref.Workload, d.ref.Container, d.checkpoint)
+		k.savedAt[d.ref] = now
+		for _, a := range vpas[d.ref.Workload] {
+			delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}) // the stored checkpoint is newer
 		}
 	}
 }
 
-// storeWorkload stores the model state of a workload and the checkpoints of some of its containers. refs and checkpoints have the
-// same indices. It calls stored with the index of each checkpoint that is stored.
-func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, refs []usage.Ref, checkpoints []usage.Checkpoint, vpas []*cluster.Autoscaler, stored func(int)) {
+// A due is a container whose history is to be stored.
+type due struct {
+	ref        usage.Ref
+	checkpoint usage.Checkpoint
+	resumeAt   cluster.Key // as in Checkpointer; zero: the first VPA
+	isStored   bool
+}
+
+// storeWorkload stores the model state of a workload and the checkpoints of some of its containers.
+func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, all []*due, vpas []*cluster.Autoscaler) {
 	defer func() { k.health.Active(time.Now()) }()
-	if len(refs) == 0 {
+	if len(all) == 0 {
 		return
 	}
-	separate := k.storeModelStates(ctx, refs[0].Workload, modelStates)
-	for i, ref := range refs {
-		c := checkpoints[i]
+	separate := k.storeModelStates(ctx, all[0].ref.Workload, modelStates)
+	for _, d := range all {
+		c := d.checkpoint
 		if separate {
 			c.History = usage.History{}
 		} else {
 			c = c.Carry()
 		}
-		if k.storeCheckpoint(ctx, ref, c, vpas) {
-			stored(i)
-		}
+		d.isStored = k.storeCheckpoint(ctx, d, c, vpas)
 	}
 }
 
@@ -472,19 +472,20 @@ func sizedByAny(container string, vpas []*cluster.Autoscaler) bool {
 // storeCheckpoint writes the checkpoint of a container for each VPA that references its workload. It reports whether all VPAs were
 // tried and at least one write succeeded. A failed write does not affect the other VPAs. If the time is over, the next call
 // resumes with the first VPA that was not tried.
-func (k *Checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
+func (k *Checkpointer) storeCheckpoint(ctx context.Context, d *due, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
 	wrote := false
-	from, resumed := k.takeResume(ref)
+	from := d.resumeAt
+	d.resumeAt = cluster.Key{}
 	for _, a := range vpas {
-		if resumed && a.Key.Compare(from) < 0 {
+		if a.Key.Compare(from) < 0 {
 			wrote = true
 			continue
 		}
-		if p := a.Policy(ref.Container); p != nil && p.Off {
+		if p := a.Policy(d.ref.Container); p != nil && p.Off {
 			continue
 		}
 		c.Profile = k.sizingProfile(a)
-		err := k.store.Checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: ref.Container}, c)
+		err := k.store.Checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}, c)
 		switch {
 		case err == nil:
 			k.health.Active(time.Now())
@@ -493,12 +494,12 @@ func (k *Checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 		case ctx.Err() != nil || nearlyOver(ctx):
 			k.metrics.checkpoints.WithLabelValues("postponed").Inc()
 			if wrote {
-				k.noteResume(ref, a.Key)
+				d.resumeAt = a.Key
 			}
 			return false
 		default:
 			k.metrics.checkpoints.WithLabelValues("failed").Inc()
-			k.log.Warn("Cannot write a checkpoint; the next pass retries", slog.String("vpa", a.Key.String()), slog.String("container", ref.Container), slog.Any("error", err))
+			k.log.Warn("Cannot write a checkpoint; the next pass retries", slog.String("vpa", a.Key.String()), slog.String("container", d.ref.Container), slog.Any("error", err))
 		}
 	}
 	return wrote
@@ -508,22 +509,6 @@ func (k *Checkpointer) storeCheckpoint(ctx context.Context, ref usage.Ref, c usa
 func nearlyOver(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < time.Second
-}
-
-// takeResume removes and returns the VPA with which storing a container resumes. It returns false if the last call tried all VPAs.
-func (k *Checkpointer) takeResume(ref usage.Ref) (cluster.Key, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	key, ok := k.resumeAt[ref]
-	delete(k.resumeAt, ref)
-	return key, ok
-}
-
-// noteResume records the VPA with which storing a container resumes.
-func (k *Checkpointer) noteResume(ref usage.Ref, at cluster.Key) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.resumeAt[ref] = at
 }
 
 // Forget marks containers whose history expired, so that Collect deletes their checkpoints.

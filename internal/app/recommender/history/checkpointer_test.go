@@ -219,13 +219,14 @@ func TestStoreCheckpoint_deadlineIsNear_resumesWithTheSameVPA(t *testing.T) {
 			k.store.Checkpoints = &rejectingStore{b, 1}
 			ref := usage.Ref{Workload: w, Container: "app"}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.remaining)
-			k.storeCheckpoint(ctx, ref, usage.Checkpoint{}, b.autoscalers)
+			d := &due{ref: ref}
+			k.storeCheckpoint(ctx, d, d.checkpoint, b.autoscalers)
 			cancel()
 			if n := testutil.ToFloat64(k.metrics.checkpoints.WithLabelValues(tt.outcome)); n != 1 {
 				t.Errorf("%s: %v checkpoints are counted as %s, want 1", name, n, tt.outcome)
 			}
-			if at, resumes := k.takeResume(ref); resumes != tt.resumes || resumes && at.Name != "b" {
-				t.Errorf("%s: resumes %t with VPA %q, want %t with b", name, resumes, at.Name, tt.resumes)
+			if at := d.resumeAt.Name; tt.resumes && at != "b" || !tt.resumes && at != "" {
+				t.Errorf("%s: resumes with VPA %q, want b: %t", name, at, tt.resumes)
 			}
 		}
 	})

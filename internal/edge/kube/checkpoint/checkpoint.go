@@ -51,8 +51,8 @@ func (o *checkpointObject) key() (Key, error) { //nolint:unparam // that of a Us
 	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}, nil
 }
 
-func (o *checkpointObject) at() checkpointAt {
-	return checkpointAt{o.storedObject.at(), len(o.Metadata.Annotations) > 0}
+func (o *checkpointObject) version() checkpointAt {
+	return checkpointAt{o.at(), len(o.Metadata.Annotations) > 0}
 }
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {

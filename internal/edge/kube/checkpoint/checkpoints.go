@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -39,7 +38,7 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	o = o.withLog()
 	return &Checkpoints{collection[Key, *checkpointObject, checkpointAt]{
 		options: o, client: c.Autoscalers, resource: v1.GroupVersion().WithResource(v1.ResourceCheckpoints),
-		singular: "checkpoint", plural: "checkpoints", most: checkpointTooLarge,
+		singular: "checkpoint", plural: "checkpoints", others: "checkpoints of other containers", most: checkpointTooLarge,
 		empty: func() *checkpointObject { return new(checkpointObject) }, name: checkpointName, otherName: alternateName,
 		skip: func(item *checkpointObject, _ bool, err error) {
 			o.Log.Warn("Skipped a checkpoint that cannot be decoded",
@@ -52,7 +51,7 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 func (c *Checkpoints) Load(ctx context.Context) (map[Key]usage.Checkpoint, error) {
 	all := make(map[Key]usage.Checkpoint)
 	err := c.load(ctx, func(o *checkpointObject, key Key) {
-		c.learn(key, o.at())
+		c.learn(key, o.version())
 		p, err := o.checkpoint()
 		if err != nil {
 			c.options.Log.Warn("Skipped a checkpoint that cannot be decoded", slog.Any("error", err))
@@ -66,58 +65,32 @@ func (c *Checkpoints) Load(ctx context.Context) (map[Key]usage.Checkpoint, error
 // Write stores a checkpoint, and creates its object if there is none. ErrConflict means that another client has written it in
 // the meantime; the next Write overwrites that.
 func (c *Checkpoints) Write(ctx context.Context, key Key, p usage.Checkpoint) error {
-	err := c.write(ctx, key, &p)
+	err := c.store(ctx, key, checkpointWriting{c, key, &p})
 	if err != nil {
 		return fmt.Errorf("write checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
 	}
 	return nil
 }
 
-func (c *Checkpoints) write(ctx context.Context, key Key, p *usage.Checkpoint) error {
-	if at, ok := c.at(key); ok {
-		err := c.replace(ctx, key, at, p)
-		switch {
-		case apierrors.IsNotFound(err):
-			c.forget(key)
-		case apierrors.IsConflict(err):
-			_, readErr := c.refresh(ctx, key, at.name)
-			if errors.Is(readErr, errForeign) {
-				readErr = nil
-			}
-			return errors.Join(err, readErr)
-		default:
-			return err
-		}
-	}
-	for _, name := range c.names(key) {
-		err := c.create(ctx, key, name, p)
-		if !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		at, err := c.refresh(ctx, key, name)
-		if err == nil {
-			return c.replace(ctx, key, at, p)
-		}
-		if !errors.Is(err, errForeign) {
-			return err
-		}
-	}
-	return errors.New("both names are in use by checkpoints of other containers")
+// A checkpointWriting stores a checkpoint.
+type checkpointWriting struct {
+	*Checkpoints
+	key     Key
+	content *usage.Checkpoint
 }
 
-func (c *Checkpoints) create(ctx context.Context, key Key, name string, p *usage.Checkpoint) error {
-	return c.written(c.post(ctx, key.Autoscaler.Namespace, &v1.VerticalPodAutoscalerCheckpoint{
+func (w checkpointWriting) create(ctx context.Context, name string) error {
+	return w.written(w.post(ctx, w.key.Autoscaler.Namespace, &v1.VerticalPodAutoscalerCheckpoint{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscalerCheckpoint"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Autoscaler.Namespace, Name: name, Annotations: checkpointAnnotations(p)},
-		Spec:       v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: key.Autoscaler.Name, ContainerName: key.Container},
-		Status:     checkpointStatus(p),
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Autoscaler.Namespace, Name: name, Annotations: checkpointAnnotations(w.content)},
+		Spec:       v1.VerticalPodAutoscalerCheckpointSpec{VPAObjectName: w.key.Autoscaler.Name, ContainerName: w.key.Container},
+		Status:     checkpointStatus(w.content),
 	}))
 }
 
-// replace replaces the status of a checkpoint, if it still has the known version.
-func (c *Checkpoints) replace(ctx context.Context, key Key, at checkpointAt, p *usage.Checkpoint) error {
+func (w checkpointWriting) replace(ctx context.Context, at checkpointAt) error {
 	var ops []kube.PatchOp
-	annotations := checkpointAnnotations(p)
+	annotations := checkpointAnnotations(w.content)
 	if at.annotated {
 		for _, name := range slices.Sorted(maps.Keys(annotations)) {
 			ops = append(ops, kube.PatchOp{Op: "add", Path: kube.AnnotationPath(name), Value: annotations[name]})
@@ -125,27 +98,27 @@ func (c *Checkpoints) replace(ctx context.Context, key Key, at checkpointAt, p *
 	} else if len(annotations) > 0 {
 		ops = append(ops, kube.PatchOp{Op: "add", Path: "/metadata/annotations", Value: annotations})
 	}
-	return c.written(c.patch(ctx, key.Autoscaler.Namespace, at.storedAt, checkpointStatus(p), ops...))
+	return w.written(w.patch(ctx, w.key.Autoscaler.Namespace, at.storedAt, checkpointStatus(w.content), ops...))
+}
+
+// overwrite replaces a checkpoint that another client has created. After a conflict, only the next Write does.
+func (w checkpointWriting) overwrite(ctx context.Context, name string, conflict error) error {
+	at, err := w.refresh(ctx, w.key, w.key.Autoscaler.Namespace, name)
+	if conflict != nil && errors.Is(err, errForeign) {
+		err = nil
+	}
+	if conflict != nil || err != nil {
+		return errors.Join(conflict, err)
+	}
+	return w.replace(ctx, at)
 }
 
 // written records the version of a checkpoint in the response to a write.
-func (c *Checkpoints) written(o *checkpointObject, err error) error {
-	if err != nil {
-		return err
+func (w checkpointWriting) written(o *checkpointObject, err error) error {
+	if err == nil {
+		w.learn(w.key, o.version())
 	}
-	key, _ := o.key()
-	c.learn(key, o.at())
-	return nil
-}
-
-// refresh reads the version of the checkpoint with a name. The error is errForeign if it has another key.
-func (c *Checkpoints) refresh(ctx context.Context, key Key, name string) (checkpointAt, error) {
-	o, err := c.read(ctx, key, key.Autoscaler.Namespace, name)
-	if err != nil {
-		return checkpointAt{}, err
-	}
-	c.learn(key, o.at())
-	return o.at(), nil
+	return err
 }
 
 // Unused selects checkpoints that are not used any more.
@@ -161,20 +134,6 @@ func (u Unused) Has(key Key) bool { return !u.Existing[key.Autoscaler] || u.Expi
 func (c *Checkpoints) Collect(ctx context.Context, unused Unused) (int, error) {
 	orphans, err := c.orphans(ctx, unused.Has)
 	return c.collect(ctx, orphans, err)
-}
-
-// Delete deletes one checkpoint, if it is known.
-func (c *Checkpoints) Delete(ctx context.Context, key Key) error {
-	at, ok := c.at(key)
-	if !ok {
-		return nil
-	}
-	err := c.client.Delete().Namespace(key.Autoscaler.Namespace).Resource(v1.ResourceCheckpoints).Name(at.name).Do(ctx).Error()
-	if err == nil || apierrors.IsNotFound(err) {
-		c.forget(key)
-		return nil
-	}
-	return fmt.Errorf("delete checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
 }
 
 // longestName is the maximum length of a name in the API server.

@@ -185,9 +185,6 @@ func TestCheckpoints_deletedByUser_isCreatedAgain(t *testing.T) {
 		}
 		f.Delete(kubetest.CheckpointsPath, "shop/web-app")
 	}
-	if err := c.Delete(t.Context(), key); err != nil {
-		t.Errorf("deleting a checkpoint that does not exist: %v", err)
-	}
 	if all := loadAll(t, c); len(all) != 0 {
 		t.Errorf("loaded %+v", all)
 	}

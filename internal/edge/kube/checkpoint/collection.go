@@ -47,10 +47,11 @@ const storedPageSize = 50
 const pageTimeout = time.Minute
 
 // An object is a stored object whose key can be read although its status may be invalid.
-type object[K comparable] interface {
+type object[K comparable, Version any] interface {
 	decode(raw []byte, most int) error // drops the status of an object of more than most bytes
 	key() (K, error)
 	meta() *metav1.ObjectMeta
+	version() Version // what is known about the object if its content is not
 }
 
 // A storedAt is what is known about every stored object.
@@ -62,13 +63,14 @@ func (a storedAt) stored() storedAt { return a }
 
 // A collection has the stored objects of a kind. It keeps of each object, by its key, the name, the version and what else a Version has, but
 // not the content. It is safe for several goroutines.
-type collection[K comparable, O object[K], Version interface{ stored() storedAt }] struct {
+type collection[K comparable, O object[K, Version], Version interface{ stored() storedAt }] struct {
 	options  StorageOptions
 	client   rest.Interface
 	resource schema.GroupVersionResource
 
 	singular  string                             // one object in errors
 	plural    string                             // several objects in errors
+	others    string                             // what else may have the names of an object, in errors
 	most      int                                // size of an object, in bytes of JSON, above which its status is ignored
 	empty     func() O                           // returns a new object
 	name      func(K) string                     // the usual name of the object with a key
@@ -214,6 +216,51 @@ func (c *collection[K, O, Version]) read(ctx context.Context, key K, namespace, 
 		return o, errForeign
 	}
 	return o, nil
+}
+
+// refresh reads the version of the object with a key and a name. The error is errForeign if the object has another key.
+func (c *collection[K, O, Version]) refresh(ctx context.Context, key K, namespace, name string) (at Version, err error) {
+	o, err := c.read(ctx, key, namespace, name)
+	if err != nil {
+		return at, err
+	}
+	c.learn(key, o.version())
+	return o.version(), nil
+}
+
+// A writing stores content in the object with a key.
+type writing[Version any] interface {
+	create(ctx context.Context, name string) error
+	// replace replaces the status of an object, if it still has the known version.
+	replace(ctx context.Context, at Version) error
+	// overwrite stores the content in an object that another client has created, or changed if conflict is the error of replace. The error is
+	// errForeign if the object has another key.
+	overwrite(ctx context.Context, name string, conflict error) error
+}
+
+// store stores content in the object with a key, and creates the object if there is none.
+func (c *collection[K, O, Version]) store(ctx context.Context, key K, w writing[Version]) error {
+	if at, ok := c.at(key); ok {
+		err := w.replace(ctx, at)
+		switch {
+		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
+			c.forget(key)
+		case apierrors.IsConflict(err):
+			return w.overwrite(ctx, at.stored().name, err)
+		case !errors.Is(err, errForeign):
+			return err
+		}
+	}
+	for _, name := range c.names(key) {
+		err := w.create(ctx, name)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := w.overwrite(ctx, name, nil); !errors.Is(err, errForeign) {
+			return err
+		}
+	}
+	return fmt.Errorf("both names are in use by %s", c.others)
 }
 
 func (c *collection[K, O, Version]) post(ctx context.Context, namespace string, o runtime.Object) (O, error) {

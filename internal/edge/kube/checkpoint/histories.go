@@ -47,7 +47,7 @@ func NewHistories(c *kube.Clients, o StorageOptions) *Histories {
 	o = o.withLog()
 	return &Histories{collection: collection[cluster.Workload, *historyObject, historyAt]{
 		options: o, client: c.Own, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories),
-		singular: "usage history", plural: "usage histories", most: historyTooLarge,
+		singular: "usage history", plural: "usage histories", others: "histories of other workloads", most: historyTooLarge,
 		empty: func() *historyObject { return new(historyObject) }, name: historyName, otherName: hashedHistoryName,
 		skip: func(_ *historyObject, decoded bool, err error) {
 			if decoded {
@@ -72,41 +72,46 @@ func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.Hist
 			all[w] = hs
 		}
 	}, func(*historyObject) {})
-	err = h.listed(err)
-	switch {
-	case errors.Is(err, errUnavailable):
-		h.setUnread(true)
+	if h.isMissing(err) {
+		h.setUnread()
 		return nil, nil
-	case err == nil:
-		h.setUnread(false)
+	}
+	if err == nil {
+		h.recovered()
 	}
 	return all, err
 }
 
-// listed returns the error of a list. It is errUnavailable if the CRD or a right is missing, which is recorded.
-func (h *Histories) listed(err error) error {
-	if errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden) {
+// isMissing reports whether a list failed because the CRD or a right is missing, which it records.
+func (h *Histories) isMissing(err error) bool {
+	missing := errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
+	if missing {
 		h.missing(errors.Unwrap(err)) // without the name of the request
-		return errUnavailable
 	}
-	return err
+	return missing
 }
 
-// errUnavailable is the error of a list if the CRD or a right is missing.
-var errUnavailable = errors.New("the CRD of UsageHistories, or a right on them, is missing")
-
-// setUnread records whether the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
+// setUnread records that the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
 // CRD is logged when there is a history to store.
-func (h *Histories) setUnread(unread bool) {
+func (h *Histories) setUnread() {
 	h.accessMu.Lock()
 	defer h.accessMu.Unlock()
-	h.unread = unread
-	if unread && errors.Is(h.unavailableErr, kube.ErrForbidden) {
+	h.unread = true
+	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
 		h.logUnavailable()
 	}
-	if !unread {
-		h.recovered()
+}
+
+// recovered records that the stored histories were listed, so that histories can be stored.
+func (h *Histories) recovered() {
+	h.accessMu.Lock()
+	defer h.accessMu.Unlock()
+	if h.logged {
+		h.options.Log.Info("UsageHistories can be stored again")
 	}
+	h.unavailableErr = nil
+	h.unread = false
+	h.logged = false
 }
 
 // Unread returns why the last Load has not read the stored histories: ErrUnsupported or ErrForbidden. It is nil if they were read.
@@ -132,7 +137,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	err := h.unavailable()
 	if err == nil {
-		err = h.refused(ctx, h.write(ctx, w, hs))
+		err = h.refused(ctx, h.store(ctx, w, historyWriting{h, w, hs}))
 	}
 	if err == nil {
 		return true, nil
@@ -176,40 +181,23 @@ func (h *Histories) missing(err error) {
 	h.forgetAll()
 }
 
-func (h *Histories) write(ctx context.Context, w cluster.Workload, hs []usage.History) error {
-	if at, ok := h.at(w); ok {
-		err := h.replace(ctx, w, at, hs)
-		switch {
-		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
-			h.forget(w)
-		case apierrors.IsConflict(err):
-			return h.settle(ctx, w, at.name, hs)
-		default:
-			return err
-		}
-	}
-	for _, name := range h.names(w) {
-		err := h.create(ctx, w, name, hs)
-		if !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		if err := h.settle(ctx, w, name, hs); !errors.Is(err, errForeign) {
-			return err
-		}
-	}
-	return errors.New("both names are in use by histories of other workloads")
+// A historyWriting stores the histories of a workload.
+type historyWriting struct {
+	*Histories
+	workload cluster.Workload
+	content  []usage.History
 }
 
-// settle stores histories in an object that another client has changed. Newer histories of the object are kept.
-func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string, hs []usage.History) error {
-	o, err := h.read(ctx, w, w.Namespace, name)
+// overwrite keeps newer histories of the object.
+func (w historyWriting) overwrite(ctx context.Context, name string, _ error) error {
+	o, err := w.read(ctx, w.workload, w.workload.Namespace, name)
 	if err != nil {
 		return err
 	}
-	theirs, _ := h.learnHistories(o, w) // parts that cannot be decoded are overwritten
-	at, _ := h.at(w)
+	theirs, _ := w.learnHistories(o, w.workload) // parts that cannot be decoded are overwritten
+	at, _ := w.at(w.workload)
 	ours := 0
-	merged := slices.Clone(hs)
+	merged := slices.Clone(w.content)
 	for i := range merged {
 		j := slices.IndexFunc(theirs, func(t usage.History) bool { return t.Container == merged[i].Container })
 		if j >= 0 && theirs[j].Newer(&merged[i]) {
@@ -219,33 +207,30 @@ func (h *Histories) settle(ctx context.Context, w cluster.Workload, name string,
 		}
 	}
 	if ours == 0 {
-		return apierrors.NewConflict(h.resource.GroupResource(), name, errors.New("the stored histories are newer"))
+		return apierrors.NewConflict(w.resource.GroupResource(), name, errors.New("the stored histories are newer"))
 	}
-	return h.replace(ctx, w, at, merged)
+	return historyWriting{w.Histories, w.workload, merged}.replace(ctx, at)
 }
 
-func (h *Histories) create(ctx context.Context, w cluster.Workload, name string, hs []usage.History) error {
-	return h.written(w)(h.post(ctx, w.Namespace, &v1alpha1.UsageHistory{
+func (w historyWriting) create(ctx context.Context, name string) error {
+	return w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UsageHistory{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUsageHistory},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-		Spec:       v1alpha1.UsageHistorySpec{Target: reference(w)},
-		Status:     historyStatus(hs),
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
+		Spec:       v1alpha1.UsageHistorySpec{Target: reference(w.workload)},
+		Status:     historyStatus(w.content),
 	}))
 }
 
-// replace replaces the status of a history, if it still has the known version.
-func (h *Histories) replace(ctx context.Context, w cluster.Workload, at historyAt, hs []usage.History) error {
-	return h.written(w)(h.patch(ctx, w.Namespace, at.storedAt, historyStatus(hs)))
+func (w historyWriting) replace(ctx context.Context, at historyAt) error {
+	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, historyStatus(w.content)))
 }
 
-// written returns a function that records the response to a write.
-func (h *Histories) written(w cluster.Workload) func(*historyObject, error) error {
-	return func(o *historyObject, err error) error {
-		if err == nil {
-			_, err = h.learnHistories(o, w)
-		}
-		return err
+// written records the response to a write.
+func (w historyWriting) written(o *historyObject, err error) error {
+	if err == nil {
+		_, err = w.learnHistories(o, w.workload)
 	}
+	return err
 }
 
 // Needed selects histories that are kept.
@@ -264,38 +249,21 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 		return 0, nil
 	}
 	orphans, err := h.orphans(ctx, func(w cluster.Workload) bool { return !needed.Has(w) })
-	err = h.listed(err)
-	switch {
-	case errors.Is(err, errUnavailable):
+	if h.isMissing(err) {
 		return 0, nil
-	case err == nil:
-		h.available()
+	}
+	if err == nil {
+		h.recovered()
 	}
 	return h.collect(ctx, orphans, err)
-}
-
-// available records that histories can be read.
-func (h *Histories) available() {
-	h.accessMu.Lock()
-	defer h.accessMu.Unlock()
-	h.recovered()
-}
-
-// recovered records that histories can be read and stored. The caller holds the mutex.
-func (h *Histories) recovered() {
-	if h.logged {
-		h.options.Log.Info("UsageHistories can be stored again")
-	}
-	h.unavailableErr = nil
-	h.logged = false
 }
 
 // learnHistories records the stored histories of a workload and returns them.
 func (h *Histories) learnHistories(o *historyObject, w cluster.Workload) ([]usage.History, error) {
 	hs, err := o.histories()
-	at := historyAt{storedAt: o.at(), sum: historySum(hs)}
-	if err != nil {
-		at.sum = 0 // so the next Write stores
+	at := o.version()
+	if err == nil {
+		at.sum = historySum(hs) // otherwise the next Write stores
 	}
 	h.learn(w, at)
 	return hs, err

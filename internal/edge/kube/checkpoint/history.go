@@ -67,6 +67,8 @@ func checkAnswer(m *metav1.ObjectMeta) error {
 
 type historyObject struct{ storedObject[json.RawMessage] }
 
+func (o *historyObject) version() historyAt { return historyAt{storedAt: o.at()} }
+
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
 // with the oldest samples.
 func mostRecent(hs []usage.History) ([]usage.History, int) {
@@ -89,11 +91,11 @@ func (o *historyObject) key() (cluster.Workload, error) {
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
 		return cluster.Workload{}, fmt.Errorf("decode spec of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 	}
-	t := &s.Target
-	if t.Kind == "" || t.Name == "" {
+	w := workloadIn(o.Metadata.Namespace, &s.Target)
+	if w.Kind == "" || w.Name == "" {
 		return cluster.Workload{}, fmt.Errorf("usage history %s/%s names no target", o.Metadata.Namespace, o.Metadata.Name)
 	}
-	return cluster.Workload{Group: t.Group, Kind: t.Kind, Namespace: o.Metadata.Namespace, Name: t.Name}, nil
+	return w, nil
 }
 
 // histories returns the stored histories. If a container has two, the newer one is used.

@@ -74,10 +74,7 @@ func dropRecord(s *v1alpha1.UpdateStateStatus) {
 
 type updateStateObject struct{ storedObject[json.RawMessage] }
 
-// at returns what is known about the object with a checksum of its content.
-func (o *updateStateObject) at(sum uint64) stateAt {
-	return stateAt{storedAt: o.storedObject.at(), uid: o.Metadata.UID, sum: sum}
-}
+func (o *updateStateObject) version() stateAt { return stateAt{storedAt: o.at(), uid: o.Metadata.UID} }
 
 // name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }

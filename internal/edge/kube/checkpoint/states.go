@@ -48,7 +48,7 @@ func NewStates(c *kube.Clients, o StorageOptions, writer string) *States {
 	o = o.withLog()
 	return &States{writer: writer[:min(len(writer), longestName)], collection: collection[cluster.Workload, *updateStateObject, stateAt]{
 		options: o, client: c.States, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates),
-		singular: "update state", plural: "update states", most: stateTooLarge,
+		singular: "update state", plural: "update states", others: "states of other workloads", most: stateTooLarge,
 		empty: func() *updateStateObject { return new(updateStateObject) }, name: historyName, otherName: hashedHistoryName,
 		skip: func(item *updateStateObject, _ bool, err error) { // the updater never changes the object
 			o.Log.Warn("Ignored an UpdateState", slog.String("object", item.name()), slog.Any("error", err),
@@ -76,17 +76,17 @@ func (s *States) Load(ctx context.Context) ([]ledger.State, error) {
 // stateIn returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.
 func (s *States) stateIn(o *updateStateObject, w cluster.Workload) ledger.State {
 	state, err := o.state(w)
-	var sum uint64
+	at := o.version()
 	if err != nil {
 		s.options.Log.Warn("Ignored parts of an UpdateState that cannot be decoded; the updater overwrites or deletes the object in the next minutes",
 			slog.String("object", o.name()), slog.Any("error", err))
 	} else {
 		var status v1alpha1.UpdateStateStatus
 		if json.Unmarshal(o.Status, &status) == nil {
-			sum = updateStateSum(status)
+			at.sum = updateStateSum(status)
 		}
 	}
-	s.learn(w, o.at(sum))
+	s.learn(w, at)
 	return state
 }
 
@@ -115,48 +115,29 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	status.Updated = new(metav1.NewTime(now))
 	status.Writer = s.writer
 	ctx, sending := s.throttle.Request(ctx)
-	if err := sending.Ended(s.write(ctx, state.Workload, &status, sum)); err != nil {
+	if err := sending.Ended(s.store(ctx, state.Workload, stateWriting{s, state.Workload, &status, sum})); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
 }
 
-func (s *States) write(ctx context.Context, w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	if at, ok := s.at(w); ok {
-		err := s.replace(ctx, w, at, status, sum)
-		switch {
-		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
-			s.forget(w)
-		case apierrors.IsConflict(err):
-			return s.overwrite(ctx, w, at.name, status, sum)
-		case !errors.Is(err, errForeign):
-			return err
-		}
-	}
-	for _, name := range s.names(w) {
-		err := s.create(ctx, w, name, status, sum)
-		if !apierrors.IsAlreadyExists(err) {
-			if isLost(err) {
-				s.learn(w, stateAt{storedAt: storedAt{name: name}})
-			}
-			return err
-		}
-		if err := s.overwrite(ctx, w, name, status, sum); !errors.Is(err, errForeign) {
-			return err
-		}
-	}
-	return errors.New("both names are in use by states of other workloads")
+// A stateWriting stores the status of the object of a workload.
+type stateWriting struct {
+	*States
+	workload cluster.Workload
+	status   *v1alpha1.UpdateStateStatus
+	sum      uint64
 }
 
 // replace replaces the status of an object that is known, or whose creation had no answer.
-func (s *States) replace(ctx context.Context, w cluster.Workload, at stateAt, status *v1alpha1.UpdateStateStatus, sum uint64) error {
+func (w stateWriting) replace(ctx context.Context, at stateAt) error {
 	if at.version == "" {
-		return s.overwrite(ctx, w, at.name, status, sum)
+		return w.overwrite(ctx, at.name, nil)
 	}
-	err := s.update(ctx, w, at, status, sum)
+	err := w.update(ctx, at)
 	if isLost(err) { // the object may have the new status, so no status is known to be the stored one
 		at.sum = 0
-		s.learn(w, at)
+		w.learn(w.workload, at)
 	}
 	return err
 }
@@ -167,52 +148,45 @@ func isLost(err error) bool {
 	return err != nil && !errors.Is(err, ErrPruned) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
-// overwrite stores a status in an object that another client has created or changed.
-func (s *States) overwrite(ctx context.Context, w cluster.Workload, name string, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	at, err := s.refresh(ctx, w, name)
+func (w stateWriting) overwrite(ctx context.Context, name string, _ error) error {
+	at, err := w.refresh(ctx, w.workload, w.workload.Namespace, name)
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, w, at, status, sum)
+	return w.update(ctx, at)
 }
 
-// refresh reads the version of an object. The error is errForeign if the object is of another workload.
-func (s *States) refresh(ctx context.Context, w cluster.Workload, name string) (stateAt, error) {
-	o, err := s.read(ctx, w, w.Namespace, name)
-	if err != nil {
-		return stateAt{}, err
-	}
-	s.learn(w, o.at(0))
-	return o.at(0), nil
-}
-
-func (s *States) create(ctx context.Context, w cluster.Workload, name string, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	return s.written(w, status, sum)(s.post(ctx, w.Namespace, &v1alpha1.UpdateState{
+func (w stateWriting) create(ctx context.Context, name string) error {
+	err := w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UpdateState{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUpdateState},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-		Spec:       updateStateSpec(w),
-		Status:     *status,
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
+		Spec:       updateStateSpec(w.workload),
+		Status:     *w.status,
 	}))
+	if isLost(err) {
+		w.learn(w.workload, stateAt{storedAt: storedAt{name: name}})
+	}
+	return err
 }
 
 // update replaces the status of an object, if it still has the known version.
-func (s *States) update(ctx context.Context, w cluster.Workload, at stateAt, status *v1alpha1.UpdateStateStatus, sum uint64) error {
-	return s.written(w, status, sum)(s.patch(ctx, w.Namespace, at.storedAt, status))
+func (w stateWriting) update(ctx context.Context, at stateAt) error {
+	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, w.status))
 }
 
-// written returns a function that records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
-func (s *States) written(w cluster.Workload, status *v1alpha1.UpdateStateStatus, sum uint64) func(*updateStateObject, error) error {
-	return func(o *updateStateObject, err error) error {
-		if err != nil {
-			return err
-		}
-		if len(status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
-			s.learn(w, o.at(0))
-			return ErrPruned
-		}
-		s.learn(w, o.at(sum))
-		return nil
+// written records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
+func (w stateWriting) written(o *updateStateObject, err error) error {
+	if err != nil {
+		return err
 	}
+	at := o.version()
+	if len(w.status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
+		err = ErrPruned
+	} else {
+		at.sum = w.sum
+	}
+	w.learn(w.workload, at)
+	return err
 }
 
 // ErrPruned is the error of a write of announcements that the API server has not stored, because the CRD is of an older version of podfit.
@@ -226,7 +200,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		return nil
 	}
 	if at.version == "" {
-		read, err := s.refresh(ctx, w, at.name)
+		read, err := s.refresh(ctx, w, w.Namespace, at.name)
 		if apierrors.IsNotFound(err) && !kube.IsNoHandler(err) || errors.Is(err, errForeign) {
 			s.forget(w)
 			return nil
@@ -239,7 +213,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 	ctx, sending := s.throttle.Request(ctx)
 	err := s.deleteUnchanged(ctx, &metav1.ObjectMeta{Namespace: w.Namespace, Name: at.name, UID: at.uid, ResourceVersion: at.version})
 	if apierrors.IsConflict(err) {
-		if _, err = s.refresh(ctx, w, at.name); err == nil {
+		if _, err = s.refresh(ctx, w, w.Namespace, at.name); err == nil {
 			return nil // the next call deletes it
 		}
 	}

@@ -150,8 +150,13 @@ type decoding struct {
 	noSeries error // the result has an element that is no series, as the one of a scalar, whose type may follow
 }
 
+// decode decodes an answer. null is an object without keys.
 func (d *decoding) decode() error {
-	return d.object(func(key string) error {
+	token, err := d.decoder.Token()
+	if err != nil || token == nil {
+		return err
+	}
+	return d.fields(token, func(key string) error {
 		switch key {
 		case "status":
 			return d.decoder.Decode(&d.Status)
@@ -203,15 +208,6 @@ func (d *decoding) data() error {
 		}
 		return d.skip()
 	})
-}
-
-// object calls do after each key of an object. null is an object without keys.
-func (d *decoding) object(do func(key string) error) error {
-	token, err := d.decoder.Token()
-	if err != nil || token == nil {
-		return err
-	}
-	return d.fields(token, do)
 }
 
 // fields calls do after each key of an object that begins with a token.

@@ -7,6 +7,7 @@ package discovery
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,13 +28,8 @@ type Candidate struct {
 // String returns "namespace/name (product)".
 func (c *Candidate) String() string { return c.Key.String() + " (" + c.Product + ")" }
 
-// None is the error if no Service serves the API of Prometheus.
-type None struct{}
-
-// Error has the remedy.
-func (None) Error() string {
-	return "no Service of Prometheus, Thanos, VictoriaMetrics or Mimir was found in the cluster; set --prometheus"
-}
+// ErrNone is the error if no Service serves the API of Prometheus. It has the remedy.
+var ErrNone = errors.New("no Service of Prometheus, Thanos, VictoriaMetrics or Mimir was found in the cluster; set --prometheus")
 
 // Several is the error if there are several candidates. podfit does not choose, because they may have different data.
 type Several struct{ Candidates []Candidate }
@@ -112,7 +108,7 @@ func Selectors() []string {
 
 // Choose returns the only candidate among Services and objects of kind Prometheus of monitoring.coreos.com. objects has their route
 // prefixes. An object counts only if no other candidate is in its namespace, because that is probably the same Prometheus. The error
-// is None or Several.
+// is ErrNone or Several.
 func Choose(services []cluster.Service, objects map[cluster.Key]string) (Candidate, error) {
 	var found []Candidate
 	for i := range services {
@@ -135,7 +131,7 @@ func Choose(services []cluster.Service, objects map[cluster.Key]string) (Candida
 	}
 	switch len(found) {
 	case 0:
-		return Candidate{}, None{}
+		return Candidate{}, ErrNone
 	case 1:
 		return found[0], nil
 	}

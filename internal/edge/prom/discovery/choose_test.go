@@ -89,8 +89,8 @@ func TestChoose_severalOrNone_isAnErrorThatListsThem(t *testing.T) {
 		t.Errorf("error is %v, want a list of two objects", err)
 	}
 	_, err = Choose([]cluster.Service{service("web", "app=web", port("", 80))}, nil)
-	if !errors.As(err, new(None)) || !strings.Contains(err.Error(), "--prometheus") {
-		t.Errorf("error is %v, want None", err)
+	if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "--prometheus") {
+		t.Errorf("error is %v, want ErrNone", err)
 	}
 }
 

@@ -16,7 +16,7 @@
 //	if url == "" {                                          // discovery: clients are *kube.Clients
 //		services, err := inspection.Services(ctx, clients, discovery.Selectors())
 //		objects, err := inspection.Prometheuses(ctx, clients)
-//		found, err := discovery.Choose(services, objects)   // discovery.None or discovery.Several
+//		found, err := discovery.Choose(services, objects)   // discovery.ErrNone or discovery.Several
 //		url, err = inspection.ServiceProxy(clients, found.Key, found.Scheme, found.Port, found.Path)
 //		transport, header = clients.HTTP.Transport, found.Header
 //	}

@@ -48,7 +48,6 @@ func (c Cause) String() string { return causes[c].text }
 type Error struct {
 	Cause   Cause
 	Address string // of Prometheus
-	Query   string // "" if there was none
 	Status  int    // of the HTTP response; 0 if there was none
 	Detail  string // text of the server or the operating system
 	Err     error  // wrapped error or nil

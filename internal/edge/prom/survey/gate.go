@@ -23,24 +23,15 @@ const (
 //	                      │      ▲ a pause before the next query, doubled by each failure in a row
 //	                      └──────┘
 type gate struct {
-	slots chan struct{} // a value per query that may start
+	slots chan struct{} // a value per running query, and another one when one query runs at a time
 
 	mu         sync.Mutex // guards the fields below
 	single     bool       // one query at a time, for the rest of the survey
-	parallel   int
-	pauses     int // failures in a row
-	failures   int // of those, without queries that were too large
+	pauses     int        // failures in a row
+	failures   int        // of those, without queries that were too large
 	failingFor time.Time
 	earliest   time.Time // start of the next query
 	closed     error
-}
-
-func newGate(parallel int) *gate {
-	g := &gate{slots: make(chan struct{}, parallel), parallel: parallel}
-	for range parallel {
-		g.slots <- struct{}{}
-	}
-	return g
 }
 
 // enter waits until a query may start. leave must follow, unless there is an error.
@@ -48,7 +39,7 @@ func (g *gate) enter(ctx context.Context, waits func(until time.Time)) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-g.slots:
+	case g.slots <- struct{}{}:
 	}
 	for {
 		g.mu.Lock()
@@ -60,7 +51,7 @@ func (g *gate) enter(ctx context.Context, waits func(until time.Time)) error {
 			err = ctx.Err()
 		}
 		if err != nil {
-			g.slots <- struct{}{}
+			<-g.slots
 			return err
 		}
 		if pause <= 0 {
@@ -88,7 +79,7 @@ func (g *gate) leave(err error) {
 	case !failed.Cause.smallerHelps():
 		g.close(err)
 	default:
-		keeps = !g.single && g.parallel > 1
+		keeps = !g.single && cap(g.slots) > 1
 		g.single = true
 		pause := min(firstPause<<min(g.pauses, 10), longPause)
 		g.pauses++
@@ -107,7 +98,7 @@ func (g *gate) leave(err error) {
 		}
 	}
 	if !keeps {
-		g.slots <- struct{}{}
+		<-g.slots
 	}
 }
 

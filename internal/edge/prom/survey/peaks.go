@@ -58,7 +58,7 @@ func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, f
 			return nil, nil, err
 		}
 		if len(clusters) > 1 && len(in.labels) == 0 {
-			return nil, nil, s.failure(SeveralClusters, query, 0, "")
+			return nil, nil, s.failure(SeveralClusters, 0, "")
 		}
 		for _, w := range warnings {
 			if w.Partial && !slices.Contains(partial, w.Text) {

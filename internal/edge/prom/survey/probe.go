@@ -87,25 +87,25 @@ func (s *Survey) probe(ctx context.Context, query string, at time.Time, each fun
 // meant. If it has those of several clusters, a label must select one. Namespaces may have no series at present.
 func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
 	clusters := map[string]bool{}
-	count := func(of selector) (expression string, err error) {
-		expression = "count by (namespace," + clusterLabel + ") (" + memoryMetric + of.containers() + ")"
-		return expression, s.probe(ctx, expression, now, func(labels map[string]string, n float64) {
+	count := func(of selector) error {
+		expression := "count by (namespace," + clusterLabel + ") (" + memoryMetric + of.containers() + ")"
+		return s.probe(ctx, expression, now, func(labels map[string]string, n float64) {
 			clusters[labels[clusterLabel]] = true
 			p.Series[labels["namespace"]] += int(min(n, math.MaxInt32))
 		})
 	}
-	expression, err := count(of)
+	err := count(of)
 	if err == nil && len(p.Series) == 0 && len(of.namespaces) > 0 {
-		expression, err = count(selector{labels: of.labels})
+		err = count(selector{labels: of.labels})
 	}
 	switch {
 	case err != nil:
 		return err
 	case len(p.Series) == 0:
-		return s.failure(NoSeries, expression, 0, "")
+		return s.failure(NoSeries, 0, "")
 	case len(clusters) > 1 && len(of.labels) == 0:
 		names := slices.Sorted(maps.Keys(clusters))
-		return s.failure(SeveralClusters, expression, 0, fmt.Sprintf("%q", names[:min(len(names), 10)]))
+		return s.failure(SeveralClusters, 0, fmt.Sprintf("%q", names[:min(len(names), 10)]))
 	}
 	return nil
 }

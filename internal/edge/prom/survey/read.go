@@ -47,7 +47,7 @@ func (s *Survey) Read(ctx context.Context, p *Plan) iter.Seq2[Part, error] {
 		defer running.Wait()
 		defer cancel()
 		r := &reading{
-			Survey: s, plan: p, gate: newGate(s.config.Parallel), now: time.Now(), budget: p.budget(),
+			Survey: s, plan: p, gate: &gate{slots: make(chan struct{}, s.config.Parallel)}, now: time.Now(), budget: p.budget(),
 			abandoned: map[abandonedKey]error{}, warned: map[string]bool{},
 		}
 		s.update(func(v *Progress) { *v = Progress{Planned: p.Queries} })

@@ -71,22 +71,22 @@ func (s *Survey) query(ctx context.Context, path, query string, values url.Value
 	a, err := answer.Decode(body, s.config.MaxReply, each)
 	switch {
 	case err == nil && a.Status == "success" && (a.ResultType == "scalar" || a.ResultType == "string"):
-		return nil, s.failure(NotPrometheus, query, http.StatusOK, "the result is a "+a.ResultType)
+		return nil, s.failure(NotPrometheus, http.StatusOK, "the result is a "+a.ResultType)
 	case err == nil && a.Status == "success":
 		for i := range a.Warnings {
 			a.Warnings[i].Text = shorten(a.Warnings[i].Text)
 		}
 		return a.Warnings, nil
 	case err == nil:
-		return nil, s.failure(NotPrometheus, query, http.StatusOK, shorten(a.Error))
+		return nil, s.failure(NotPrometheus, http.StatusOK, shorten(a.Error))
 	case errors.Is(err, errTooMany) || errors.Is(err, answer.ErrTooLarge):
-		return nil, s.failure(TooLarge, query, 0, "the answer is too large")
+		return nil, s.failure(TooLarge, 0, "the answer is too large")
 	case ctx.Err() != nil:
-		return nil, s.broken(ctx, query, ctx.Err())
+		return nil, s.broken(ctx, ctx.Err())
 	case answer.IsInvalid(err) && a.Status == "":
-		return nil, s.failure(NotPrometheus, query, http.StatusOK, "")
+		return nil, s.failure(NotPrometheus, http.StatusOK, "")
 	default:
-		return nil, s.broken(ctx, query, err)
+		return nil, s.broken(ctx, err)
 	}
 }
 
@@ -100,7 +100,6 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 	address := *s.base
 	address.Path += "/api/v1/" + path
 	address.RawQuery = values.Encode()
-	query := values.Get("query")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("query Prometheus: %w", err)
@@ -108,18 +107,18 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 	r.Header.Set("Accept", "application/json")
 	a, err := s.client.Do(r)
 	if err != nil {
-		return nil, s.broken(ctx, query, err)
+		return nil, s.broken(ctx, err)
 	}
 	isPage := strings.HasPrefix(a.Header.Get("Content-Type"), "text/html")
 	if a.StatusCode == http.StatusOK && !isPage {
 		return a.Body, nil
 	}
 	defer a.Body.Close()
-	return nil, s.refusal(a, query, isPage)
+	return nil, s.refusal(a, isPage)
 }
 
 // refusal returns the error of a response that has no result.
-func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
+func (s *Survey) refusal(a *http.Response, isPage bool) error {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, 4096))
 	var given struct{ Error, ErrorType, Message string }
 	_ = json.Unmarshal(text, &given)
@@ -146,7 +145,7 @@ func (s *Survey) refusal(a *http.Response, query string, isPage bool) error {
 	case code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
 		cause = WrongPath
 	}
-	e := s.failure(cause, query, a.StatusCode, shorten(detail))
+	e := s.failure(cause, a.StatusCode, shorten(detail))
 	if after, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && after > 0 {
 		e.retryAfter = min(time.Duration(min(after, 3600))*time.Second, maxRetryAfter)
 	}
@@ -172,7 +171,7 @@ func isWrongPath(detail string) bool {
 }
 
 // broken returns the error of a request without a complete response. If the context of the caller has ended, it is that error.
-func (s *Survey) broken(ctx context.Context, query string, err error) error {
+func (s *Survey) broken(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return context.Canceled
 	}
@@ -185,13 +184,13 @@ func (s *Survey) broken(ctx context.Context, query string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
 		cause = TimedOut
 	}
-	e := s.failure(cause, query, 0, shorten(err.Error()))
+	e := s.failure(cause, 0, shorten(err.Error()))
 	e.Err = err
 	return e
 }
 
-func (s *Survey) failure(cause Cause, query string, status int, detail string) *Error {
-	return &Error{Cause: cause, Address: s.base.Redacted(), Query: query, Status: status, Detail: detail}
+func (s *Survey) failure(cause Cause, status int, detail string) *Error {
+	return &Error{Cause: cause, Address: s.base.Redacted(), Status: status, Detail: detail}
 }
 
 // shorten returns the first 300 bytes of a text of a server, without control characters.

@@ -108,31 +108,22 @@ func (c chain) renewedSigner(now time.Time, registered Registered) (chain, error
 
 // replacedSigner returns the chain with another signer, because the signer is not valid. CAs that are not valid yet stay trusted.
 func (c chain) replacedSigner(now time.Time) (chain, error) {
-	signer := c.signer
 	next := c.next
 	c.next = authority{}
+	until := now.Add(caLife)
+	for _, a := range []authority{next, c.signer} {
+		if a.cert != nil && early(a.cert, now) {
+			until = latest(until, a.cert.NotAfter)
+			c.retire(a.cert)
+		}
+	}
 	if next.valid(now) {
 		c.signer = next
-	} else {
-		until := now.Add(caLife)
-		for _, a := range []authority{signer, next} {
-			if a.cert != nil && early(a.cert, now) {
-				until = latest(until, a.cert.NotAfter)
-			}
-		}
-		a, err := newAuthority(now, until)
-		if err != nil {
-			return c, err
-		}
-		c.signer = a
-		if next.cert != nil && early(next.cert, now) {
-			c.retire(next.cert)
-		}
+		return c, nil
 	}
-	if signer.cert != nil && early(signer.cert, now) {
-		c.retire(signer.cert)
-	}
-	return c, nil
+	var err error
+	c.signer, err = newAuthority(now, until)
+	return c, err
 }
 
 // maxRetired is the maximum number of CAs that are trusted and do not sign. It bounds the bundle if a clock jumps again and again.
@@ -150,27 +141,15 @@ func early(cert *x509.Certificate, now time.Time) bool { return now.Before(cert.
 // notBefore returns the time from which all certificates of the chain that do not only stay trusted are valid.
 func (c chain) notBefore() time.Time {
 	var from time.Time
-	for _, cert := range []*x509.Certificate{c.signer.cert, c.next.cert, c.served()} {
+	if c.leaf != nil {
+		from = c.leaf.Leaf.NotBefore
+	}
+	for _, cert := range []*x509.Certificate{c.signer.cert, c.next.cert} {
 		if cert != nil {
 			from = latest(from, cert.NotBefore)
 		}
 	}
 	return from
-}
-
-// served returns the serving certificate, or nil.
-func (c chain) served() *x509.Certificate {
-	if c.leaf == nil {
-		return nil
-	}
-	return c.leaf.Leaf
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func latest(a, b time.Time) time.Time {
@@ -249,8 +228,11 @@ func newAuthority(now, until time.Time) (authority, error) {
 
 // sign returns a new serving certificate for DNS names and IP addresses. It is valid until a time, or until the CA expires.
 func (a authority) sign(now, until time.Time, names []string) (*tls.Certificate, error) {
+	if a.cert.NotAfter.Before(until) {
+		until = a.cert.NotAfter
+	}
 	template := &x509.Certificate{
-		NotAfter:    earliest(until, a.cert.NotAfter),
+		NotAfter:    until,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -371,11 +353,6 @@ func readChain(data map[string][]byte) (c chain, errs error) {
 	leaf, err := tls.X509KeyPair(data[entryCert], data[entryKey])
 	if err != nil {
 		return c, errors.Join(errs, fmt.Errorf("%s: %w", entryCert, err))
-	}
-	if leaf.Leaf == nil {
-		if leaf.Leaf, err = x509.ParseCertificate(leaf.Certificate[0]); err != nil {
-			return c, errors.Join(errs, fmt.Errorf("%s: %w", entryCert, err))
-		}
 	}
 	c.leaf = &leaf
 	return c, errs

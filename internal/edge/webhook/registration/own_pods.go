@@ -6,8 +6,6 @@ package registration
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
@@ -16,28 +14,12 @@ import (
 // policy Fail, because otherwise the API server would reject podfit's own pods while no replica answers.
 const ownPodsCondition = "not-own-pods.podfit.dev"
 
-// ownLabels are the labels of podfit's own pods in its own namespace, in deploy/ and in upstream's Helm chart.
-var ownLabels = []struct {
-	label  string
-	values []string
-}{
-	{"app", []string{"vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"}},
-	{"app.kubernetes.io/name", []string{"vertical-pod-autoscaler", "podfit"}},
-}
-
-// ownPodsExpression returns a CEL expression that is false for podfit's own pods.
-func ownPodsExpression(namespace string) string {
-	var labels []string
-	for _, l := range ownLabels {
-		var values []string
-		for _, value := range l.values {
-			values = append(values, strconv.Quote(value))
-		}
-		labels = append(labels, fmt.Sprintf("%q in object.metadata.labels && object.metadata.labels[%q] in [%s]", l.label, l.label, strings.Join(values, ", ")))
-	}
-	return fmt.Sprintf(`!(request.namespace == %q && request.resource.group == "" && request.resource.resource == "pods" && `+
-		`has(object.metadata.labels) && (%s))`, namespace, strings.Join(labels, " || "))
-}
+// ownPodsExpression is a CEL expression that is false for podfit's own pods in the quoted namespace. They have the labels of deploy/ or of
+// upstream's Helm chart.
+const ownPodsExpression = `!(request.namespace == %q && request.resource.group == "" && request.resource.resource == "pods" && ` +
+	`has(object.metadata.labels) && (` +
+	`"app" in object.metadata.labels && object.metadata.labels["app"] in ["vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"] || ` +
+	`"app.kubernetes.io/name" in object.metadata.labels && object.metadata.labels["app.kubernetes.io/name"] in ["vertical-pod-autoscaler", "podfit"]))`
 
 // excludeOwnPods adds podfit's match condition to a webhook, or removes it. Other conditions stay.
 func (r *Registrar) excludeOwnPods(w *admissionregistrationv1.MutatingWebhook) {
@@ -48,7 +30,8 @@ func (r *Registrar) excludeOwnPods(w *admissionregistrationv1.MutatingWebhook) {
 		}
 		return
 	}
-	condition := admissionregistrationv1.MatchCondition{Name: ownPodsCondition, Expression: ownPodsExpression(r.want.Service.Namespace)}
+	expression := fmt.Sprintf(ownPodsExpression, r.want.Service.Namespace)
+	condition := admissionregistrationv1.MatchCondition{Name: ownPodsCondition, Expression: expression}
 	if at >= 0 {
 		w.MatchConditions[at] = condition
 	} else {
