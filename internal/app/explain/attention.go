@@ -31,7 +31,7 @@ type needs struct {
 	Workloads int             `json:"workloads"`        // all that were read
 	Attention []need          `json:"attention"`        // most severe first
 	Frozen    []need          `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
-	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
+	Unjudged  []*overview.Lack `json:"unjudged,omitempty"`
 	Missing   []string        `json:"missing,omitempty"`
 	namespace string          // "": all
 }

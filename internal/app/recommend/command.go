@@ -361,7 +361,7 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 // report writes the report and returns an error for the exit code.
 func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
 	r, o := j.review(s, config, subjects)
-	young := slices.ContainsFunc(r.Rows, func(r review.Row) bool { return !r.Young.Has.Empty() })
+	young := slices.ContainsFunc(r.Rows, func(r *review.Row) bool { return !r.Young.Has.Empty() })
 	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.config.Output) {
 		fmt.Fprintln(j.streams.Err, "Numbers from less than 6 hours of usage are not in the manifests (--include-young).")
 	}
@@ -426,8 +426,7 @@ func (j *job) verdict(r *review.Report) error {
 		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
 	}
 	var reasons []string
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		if !row.Young.Has.Empty() && c.FailOn == "waste" {
 			continue
 		}

@@ -567,7 +567,7 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	rows := map[string]*review.Row{}
 	r := review.New(review.Config{Now: s.now, Profiles: []string{"balanced"}}, subjects)
 	for i := range r.Rows {
-		rows[r.Rows[i].Workload.Name] = &r.Rows[i]
+		rows[r.Rows[i].Workload.Name] = r.Rows[i]
 	}
 	return rows, s, nil
 }

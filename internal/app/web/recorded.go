@@ -97,8 +97,8 @@ func (r *recordings) refine(ctx context.Context, row *overview.Row, pods []*clus
 	}
 	newest := time.Now()
 	oldest := newest.Truncate(time.Hour).Add(-chartDays * 24 * time.Hour)
-	for i := range row.Containers {
-		c := historyOf(out, row.Containers[i].Container)
+	for _, of := range row.Containers {
+		c := historyOf(out, of.Container)
 		c.CPU, c.CPURecorded = filled(oldest, newest, c.CPU, peaksOf(hours, c.Name, cluster.CPU))
 		c.Memory, c.MemoryRecorded = filled(oldest, newest, c.Memory, peaksOf(hours, c.Name, cluster.Memory))
 	}

@@ -493,8 +493,8 @@ func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview
 		return out, err
 	}
 	from := checkpoint.Stored{Checkpoints: make(map[checkpoint.Key]usage.Checkpoint), Histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
-	for i := range row.Containers {
-		c := overview.ContainerHistory{Name: row.Containers[i].Container}
+	for _, of := range row.Containers {
+		c := overview.ContainerHistory{Name: of.Container}
 		for j := range stored {
 			if stored[j].Container == c.Name {
 				addPeaks(&c, &stored[j], s.log)

@@ -208,8 +208,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 			in.Profiles = append(in.Profiles, of.For(declared, sizes))
 		}
 	}
-	for i := range row.Containers {
-		c := &row.Containers[i]
+	for _, c := range row.Containers {
 		for _, at := range c.Kills {
 			in.Kills = append(in.Kills, rationale.Kill{Container: c.Container, At: at})
 		}

@@ -111,10 +111,10 @@ func TestOf_noPodIsRunning_workloadIsNotJudged(t *testing.T) {
 
 // The causes are as few as a person reads, and count all workloads.
 func TestLacks_manyCauses_rareOnesAreOne(t *testing.T) {
-	o := &Overview{Rows: []Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
+	o := &Overview{Rows: []*Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
 	for i, n := range []int{1, 5, 2, 1, 3, 1} {
 		for range n {
-			o.Rows = append(o.Rows, Row{Unjudged: fmt.Sprint("cause ", i)})
+			o.Rows = append(o.Rows, &Row{Unjudged: fmt.Sprint("cause ", i)})
 		}
 	}
 	lacks, n := o.Lacks()

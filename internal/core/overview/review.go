@@ -38,8 +38,7 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 	}
 	out.Money = make(map[cluster.Workload]float64, len(o.Rows))
 	out.Shares = make(map[usage.Ref]Share, len(report.Rows))
-	for i := range report.Rows {
-		row := &report.Rows[i]
+	for _, row := range report.Rows {
 		out.Shares[usage.Ref{Workload: row.Workload, Container: row.Container}] = Share{report.Money(row), row.Waste}
 		out.Money[row.Workload] += report.Money(row)
 	}
@@ -75,10 +74,8 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		}
 	}
 	var out []review.Subject
-	for i := range o.Rows {
-		row := &o.Rows[i]
-		for j := range row.Containers {
-			c := &row.Containers[j]
+	for _, row := range o.Rows {
+		for _, c := range row.Containers {
 			if c.Sidecar || c.Estimate().Target.Has.Empty() || row.Pods == 0 {
 				continue
 			}
@@ -109,19 +106,4 @@ func (c *Container) Priced(s *Surplus) (row review.Row, ranked bool) {
 	row.Weight = share.Money
 	row.Waste = share.Waste
 	return row, known || row.Freed.CPU == 0 && row.Freed.Memory == 0
-}
-
-// rankWaste sets the waste of all containers by assumed prices.
-func (o *Overview) rankWaste() {
-	total := 0.0
-	for i := range o.Rows {
-		for j := range o.Rows[i].Containers {
-			total += max(o.Rows[i].Containers[j].Weight, 0)
-		}
-	}
-	for i := range o.Rows {
-		for j := range o.Rows[i].Containers {
-			o.Rows[i].Containers[j].RankWaste(total)
-		}
-	}
 }

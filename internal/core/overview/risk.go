@@ -16,8 +16,7 @@ import (
 // judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
 func (r *Row) judge(now time.Time) {
 	var worst *Container
-	for i := range r.Containers {
-		c := &r.Containers[i]
+	for _, c := range r.Containers {
 		if c.Sidecar || c.Replicas == 0 {
 			continue
 		}
@@ -48,35 +47,34 @@ type Lack struct {
 
 // Lacks returns the causes why workloads without a known risk are not judged, the most frequent first. The last one of several stands for all
 // further ones.
-func (o *Overview) Lacks() (lacks []Lack, workloads int) {
+func (o *Overview) Lacks() (lacks []*Lack, workloads int) {
 	const most = 4
-	for i := range o.Rows {
-		row := &o.Rows[i]
+	for _, row := range o.Rows {
 		if row.Risk > review.Harmless || row.Unjudged == "" {
 			continue
 		}
 		workloads++
-		at := slices.IndexFunc(lacks, func(l Lack) bool { return l.Why == row.Unjudged })
+		at := slices.IndexFunc(lacks, func(l *Lack) bool { return l.Why == row.Unjudged })
 		if at < 0 {
 			at = len(lacks)
-			lacks = append(lacks, Lack{Why: row.Unjudged})
+			lacks = append(lacks, &Lack{Why: row.Unjudged})
 		}
 		lacks[at].Workloads++
 	}
-	lacks = sorted(lacks, func(a, b *Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(lacks, func(a, b *Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
 	for len(lacks) > most {
 		last := lacks[len(lacks)-1]
 		lacks = lacks[:len(lacks)-1]
-		lacks[most-1] = Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
+		lacks[most-1] = &Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
 	}
 	return lacks, workloads
 }
 
 // Frozen returns the workloads whose pods wait for the end of a freeze, as the updater last reported.
 func (o *Overview) Frozen() (out []cluster.Workload) {
-	for i := range o.Rows {
-		if o.Rows[i].Frozen {
-			out = append(out, o.Rows[i].Workload)
+	for _, row := range o.Rows {
+		if row.Frozen {
+			out = append(out, row.Workload)
 		}
 	}
 	return out

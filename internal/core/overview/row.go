@@ -6,7 +6,7 @@ package overview
 import (
 	"cmp"
 	"slices"
-	"sort"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -36,11 +36,11 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 
 // container returns a container of the row, and adds it if it is new.
 func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
-	at := sort.Search(len(r.Containers), func(i int) bool { return r.Containers[i].Container >= name })
-	if at < len(r.Containers) && r.Containers[at].Container == name {
-		return &r.Containers[at]
+	at, known := slices.BinarySearchFunc(r.Containers, name, func(c *Container, name string) int { return strings.Compare(c.Container, name) })
+	if known {
+		return r.Containers[at]
 	}
-	c := Container{pods: new(podCount)}
+	c := &Container{pods: new(podCount)}
 	c.Workload = r.Workload
 	c.Container = name
 	c.VPA = r.VPA
@@ -61,10 +61,8 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 		c.Targets = []review.Target{{Profile: r.Profile, Amount: target}}
 	}
 	c.Row = review.RowOf(&c.Subject)
-	r.Containers = append(r.Containers, c)
-	copy(r.Containers[at+1:], r.Containers[at:])
-	r.Containers[at] = c
-	return &r.Containers[at]
+	r.Containers = slices.Insert(r.Containers, at, c)
+	return c
 }
 
 // evidenceOf returns what the stored usage of a container shows.
@@ -168,8 +166,7 @@ func (c *Container) count(requests, limits cluster.Resources) {
 // finish computes what depends on all pods of the row.
 func (r *Row) finish(now time.Time) {
 	var own review.Evidence
-	for i := range r.Containers {
-		c := &r.Containers[i]
+	for _, c := range r.Containers {
 		c.finish(now, &own)
 		for _, res := range cluster.All {
 			if freed := c.Freed.Amount(res); freed > 0 {

@@ -59,8 +59,7 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 		pods      map[cluster.Key]bool
 	}
 	totals := map[string]*total{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		for k := range row.Places {
 			place := &row.Places[k]
 			name := of(row, place)

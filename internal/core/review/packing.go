@@ -23,8 +23,7 @@ type Packing struct {
 // pack returns how many nodes could go.
 func (r *Report) pack() Packing {
 	wanted := map[container]cluster.Resources{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		if row.Confidence > None {
 			wanted[container{row.Workload, row.Container}] = row.Request
 		}

@@ -32,7 +32,7 @@ func subject(name string, pods int, requests, limits, target cluster.Resources) 
 }
 
 // reviewed returns the row of one subject.
-func reviewed(s Subject) Row { return New(Config{Now: now}, []Subject{s}).Rows[0] }
+func reviewed(s Subject) *Row { return New(Config{Now: now}, []Subject{s}).Rows[0] }
 
 func TestRisk_rules_giveSeverity(t *testing.T) {
 	plain := func(change func(*Subject)) Subject {
@@ -126,14 +126,14 @@ func TestMoney_podsOnNodesWithPrices_isSumOverPods(t *testing.T) {
 	prices := Prices{Currency: "EUR", Default: Price{Core: 3, GiB: 0.3}, Nodes: []Price{{Core: 1, GiB: 0.1}, {Core: 2, GiB: 0.2}}}
 	r := New(Config{Now: now, Prices: prices}, []Subject{s})
 	want := 730 * (1.5*1 + 3*0.1 + 0.5*2 + 1*0.2 + 1.5*3 + 3*0.3)
-	if got := r.Money(&r.Rows[0]); math.Abs(got-want) > 1e-9 {
+	if got := r.Money(r.Rows[0]); math.Abs(got-want) > 1e-9 {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got, want := r.Rows[0].Freed, cluster.Amounts(3500, 7*gib); got != want {
 		t.Errorf("got freed %v, want %v", got, want)
 	}
-	if r := New(Config{Now: now}, []Subject{s}); r.Money(&r.Rows[0]) != 0 || r.Rows[0].Weight <= 0 {
-		t.Errorf("without prices: got money %v and weight %v", r.Money(&r.Rows[0]), r.Rows[0].Weight)
+	if r := New(Config{Now: now}, []Subject{s}); r.Money(r.Rows[0]) != 0 || r.Rows[0].Weight <= 0 {
+		t.Errorf("without prices: got money %v and weight %v", r.Money(r.Rows[0]), r.Rows[0].Weight)
 	}
 }
 

@@ -73,8 +73,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 		}
 	}
 	var out []chartView
-	for i := range row.Containers {
-		c := &row.Containers[i]
+	for _, c := range row.Containers {
 		stored := overview.ContainerHistory{Name: c.Container}
 		for j := range history.Containers {
 			if history.Containers[j].Name == c.Container {

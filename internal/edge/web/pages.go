@@ -91,7 +91,7 @@ type overviewView struct {
 	VPAs        int                 `json:"workloadsWithVPA"`
 	AtRisk      int                 `json:"workloadsAtRisk"`
 	Unjudged    int                 `json:"workloadsNotJudged,omitempty"` // without a known risk, and with too little known usage to exclude one
-	Lacks       []overview.Lack     `json:"notJudged,omitempty"`
+	Lacks       []*overview.Lack    `json:"notJudged,omitempty"`
 	Frozen      int                 `json:"workloadsFrozen,omitempty"`
 	Risks       []workloadView      `json:"risks"`
 	Freed       amounts             `json:"requestsFreed"`
@@ -171,8 +171,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		Requested: amounts{o.Totals.Requested}, Used: amounts{o.Totals.Used}, Recommended: amounts{o.Totals.Recommended}, Capacity: amounts{o.Totals.Capacity},
 	}
 	var freed cluster.Resources
-	for i := range o.Rows {
-		row := &o.Rows[i]
+	for _, row := range o.Rows {
 		freed = freed.Add(row.Freed)
 		if row.VPA != "" {
 			view.VPAs++
@@ -244,8 +243,8 @@ func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
 		out.total = s.Surplus.Total
 		return out
 	}
-	for i := range o.Rows {
-		out.total += max(s.Surplus.Money[o.Rows[i].Workload], 0)
+	for _, row := range o.Rows {
+		out.total += max(s.Surplus.Money[row.Workload], 0)
 	}
 	return out
 }
@@ -336,8 +335,8 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	if v.All {
 		view.Plan = planViewOf(s)
 	}
-	for i := range o.Resizes[:min(len(o.Resizes), activityRows)] {
-		view.Resizes = append(view.Resizes, resizeViewOf(&o.Resizes[i]))
+	for _, x := range o.Resizes[:min(len(o.Resizes), activityRows)] {
+		view.Resizes = append(view.Resizes, resizeViewOf(x))
 	}
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
@@ -406,9 +405,9 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 	s := h.stateOf(w, r, "Profiles", "profiles")
 	o := s.Overview.Visible(v)
 	users := make(map[string]int)
-	for i := range o.Rows {
-		if o.Rows[i].VPA != "" {
-			users[o.Rows[i].Profile]++
+	for _, row := range o.Rows {
+		if row.VPA != "" {
+			users[row.Profile]++
 		}
 	}
 	view := profilesView{Custom: []profileView{}}

@@ -86,8 +86,7 @@ func (s *State) viewOf(r *overview.Row) workloadView {
 	if r.Unjudged == "" {
 		v.Sized = &r.Sized
 	}
-	for i := range r.Containers {
-		c := &r.Containers[i]
+	for _, c := range r.Containers {
 		v.Containers = append(v.Containers, containerView{
 			Record: s.recordOf(c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate().Lower}, Target: amounts{c.Estimate().Target},
 			Upper: amounts{c.Estimate().Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,

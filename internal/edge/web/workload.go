@@ -252,8 +252,8 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		}
 	}
 	view.Activity = entryViews(own, 20)
-	for i := range s.Overview.Resizes {
-		if x := &s.Overview.Resizes[i]; x.Workload == row.Workload {
+	for _, x := range s.Overview.Resizes {
+		if x.Workload == row.Workload {
 			view.Resizes = append(view.Resizes, resizeViewOf(x))
 		}
 	}
@@ -277,8 +277,8 @@ func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
 	case by.Name == w.Name || !strings.HasPrefix(pod.Name, w.Name+"-"):
 		return by.Name == w.Name && by.Kind != "Pod"
 	}
-	for i := range o.Rows { // for example pay-api beside pay
-		if other := &o.Rows[i].Workload; other.Namespace == w.Namespace && other.Name == by.Name {
+	for _, row := range o.Rows { // for example pay-api beside pay
+		if other := &row.Workload; other.Namespace == w.Namespace && other.Name == by.Name {
 			return false
 		}
 	}
@@ -321,8 +321,7 @@ func patchOf(row *overview.Row) string {
 	}
 	out.WriteString(indent + "containers:\n")
 	changes := false
-	for i := range row.Containers {
-		c := &row.Containers[i]
+	for _, c := range row.Containers {
 		wanted := c.Wanted(c.Outside)
 		if c.Sidecar || wanted == c.Outside { // a sidecar is in another list of the manifest
 			continue

@@ -202,7 +202,7 @@ func (c *content) notes() []string {
 	for _, m := range c.Missing {
 		notes = append(notes, "Incomplete: "+plain(m))
 	}
-	switch young := slices.ContainsFunc(c.Rows, func(r core.Row) bool { return !r.Young.Has.Empty() }); {
+	switch young := slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return !r.Young.Has.Empty() }); {
 	case young && !c.IncludeYoung:
 		return append(notes, "Young numbers are from less than 6 hours of usage. Totals and manifests leave them out (--include-young).")
 	case young:
@@ -220,16 +220,16 @@ func (c *content) heldBack(row *core.Row) bool { return !row.Young.Has.Empty() &
 // otherTemplates returns the number of workloads whose pods differ from their template.
 func (c *content) otherTemplates() int {
 	found := map[cluster.Workload]bool{}
-	for i := range c.Rows {
-		if c.Rows[i].TemplateDiffers() {
-			found[c.Rows[i].Workload] = true
+	for _, row := range c.Rows {
+		if row.TemplateDiffers() {
+			found[row.Workload] = true
 		}
 	}
 	return len(found)
 }
 
 func (c *content) provisional() bool {
-	return slices.ContainsFunc(c.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
+	return slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return r.Evidence.Provisional })
 }
 
 // figures returns the four numbers at the top.
@@ -265,7 +265,7 @@ func (c *content) lists(wide bool) []page.Section {
 
 // onlyUsage reports whether no present requests are known, as with a trace.
 func (c *content) onlyUsage() bool {
-	return !slices.ContainsFunc(c.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
+	return !slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return len(r.Places) > 0 })
 }
 
 // sections are the rows of a report by what is to be said of them.
@@ -278,9 +278,9 @@ type sections struct {
 }
 
 func (c *content) sections() (s sections) {
-	for i := range c.Rows {
-		if c.Rows[i].Risk >= core.SeverityMedium {
-			s.risks = append(s.risks, &c.Rows[i])
+	for _, row := range c.Rows {
+		if row.Risk >= core.SeverityMedium {
+			s.risks = append(s.risks, row)
 		}
 	}
 	for _, row := range c.ByMoney() {

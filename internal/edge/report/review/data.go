@@ -80,11 +80,7 @@ func (c *content) all() []*core.Row {
 	case SortMoney:
 		return c.ByMoney()
 	}
-	rows := make([]*core.Row, len(c.Rows))
-	for i := range c.Rows {
-		rows[i] = &c.Rows[i]
-	}
-	return rows
+	return c.Rows
 }
 
 func (c *content) summary() summary {
