@@ -3,20 +3,13 @@
 
 package process
 
-import "time"
+import "podfit.dev/podfit/internal/core/overview"
 
-// A Loop is the state of a loop with a health check.
-type Loop struct {
-	Name           string
-	Active, Passed time.Time     // last activity, and last complete pass; zero if there was none
-	Window         time.Duration // without activity for longer, the check fails
-}
-
-// Loops returns the state of the loops of this process.
-func (p *Process) Loops() []Loop {
-	out := make([]Loop, 0, len(p.checks))
+// Loops returns the state of the loops of this process that have a health check.
+func (p *Process) Loops() []overview.Loop {
+	out := make([]overview.Loop, 0, len(p.checks))
 	for _, h := range p.checks {
-		l := Loop{Name: h.loop, Window: h.window}
+		l := overview.Loop{Name: h.loop, Window: h.window}
 		if at := h.last.Load(); at != nil {
 			l.Active = *at
 		}

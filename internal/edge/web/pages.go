@@ -39,28 +39,20 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	return p
 }
 
-type partView struct {
-	Name      string `json:"name"`
-	Condition string `json:"condition"`
-	Text      string `json:"text,omitempty"`
-}
-
 // healthOf returns the health of podfit. A viewer of some namespaces gets no names of leaders.
-func healthOf(s *State, v *overview.Viewer) []partView {
-	out := make([]partView, 0, len(s.Health))
-	for i := range s.Health {
-		p := partView{Name: s.Health[i].Name, Condition: s.Health[i].Condition.String()}
-		if v.All {
-			p.Text = s.Health[i].Text
+func healthOf(s *State, v *overview.Viewer) []overview.Part {
+	out := append([]overview.Part{}, s.Health...)
+	for i := range out {
+		if !v.All {
+			out[i].Text = ""
 		}
-		out = append(out, p)
 	}
 	return out
 }
 
 // Summary returns the health of all parts in a few words: those that work, then those that do not.
 func (p *page) Summary() (out []healthWord) {
-	for _, condition := range [...]string{"healthy", "frozen", "late", "failing", "unknown"} {
+	for _, condition := range [...]overview.Condition{overview.Healthy, overview.Frozen, overview.Late, overview.Failing, overview.NotKnown} {
 		var names []string
 		for i := range p.Health {
 			if p.Health[i].Condition == condition {
@@ -68,14 +60,17 @@ func (p *page) Summary() (out []healthWord) {
 			}
 		}
 		if len(names) > 0 {
-			out = append(out, healthWord{strings.Join(names, ", ") + " " + condition, condition})
+			out = append(out, healthWord{strings.Join(names, ", ") + " " + condition.String(), condition})
 		}
 	}
 	return out
 }
 
 // A healthWord is the names of the parts in a condition.
-type healthWord struct{ Text, Condition string }
+type healthWord struct {
+	Text      string
+	Condition overview.Condition
+}
 
 // overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".
 type overviewView struct {
@@ -107,7 +102,7 @@ type overviewView struct {
 	Since       time.Time           `json:"activitySince,omitzero"`
 	From        string              `json:"activityFrom"`
 	Activity    []entryView         `json:"activity"`
-	Health      []partView          `json:"health"`
+	Health      []overview.Part     `json:"health"`
 
 	sized    int  // workloads with a VPA whose requests are judged
 	complete bool // all that podfit may read has been read, and pods are known
@@ -435,7 +430,7 @@ type aboutView struct {
 	Prices   string    `json:"prices,omitempty"`
 	Excluded []string  `json:"excludedNamespaces,omitempty"`
 
-	Health []partView `json:"health"`
+	Health []overview.Part `json:"health"`
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
 	document "podfit.dev/podfit/internal/look/page"
 )
@@ -84,7 +85,7 @@ type page struct {
 	Now     time.Time     // when the page was made
 	Contact time.Time     // see State; zero if there was no contact
 	Age     time.Duration // since Contact
-	Health  []partView
+	Health  []overview.Part
 	Loading []string
 	Notes   []string // problems of the data
 	Unheard bool     // it is not known what podfit did
