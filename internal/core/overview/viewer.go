@@ -30,6 +30,18 @@ func (o *Overview) Visible(v *Viewer) *Overview {
 	return o.For(v.Namespaces)
 }
 
+// Visible returns the part of the surplus that the viewer may see, with the total of the visible rows.
+func (s *Surplus) Visible(visible *Overview, v *Viewer) *Surplus {
+	if v.All {
+		return s
+	}
+	out := &Surplus{PriceSource: s.PriceSource, Money: s.Money}
+	for _, row := range visible.Rows {
+		out.Total += max(s.Money[row.Workload], 0)
+	}
+	return out
+}
+
 // VisibleEntries returns the entries that the viewer may see.
 func VisibleEntries(entries []Entry, v *Viewer) []Entry {
 	if v.All {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"podfit.dev/podfit/internal/core/overview"
 )
@@ -68,16 +69,9 @@ type Access struct {
 	c       AccessConfig
 	reviews chan struct{} // limits concurrent reviews
 
-	mu     sync.Mutex
-	known  map[[sha256.Size]byte]knownUser
-	rights map[string]knownRights // by all that the API server knows of a user
-}
-
-// knownUser is the answer to a TokenReview.
-type knownUser struct {
-	user  overview.User
-	ok    bool
-	until time.Time
+	users   *cache.LRUExpireCache // *overview.User by the checksum of the token
+	refused *cache.LRUExpireCache // checksums of refused tokens, apart from users, so that they displace none
+	rights  *cache.LRUExpireCache // knownRights by all that the API server knows of a user
 }
 
 // knownRights are the namespaces that a user may see.
@@ -89,7 +83,7 @@ type knownRights struct {
 
 const (
 	maxReviews    = 16               // concurrent requests to the API server
-	maxKnown      = 1024             // users and tokens that are remembered
+	maxKnown      = 1024             // users, tokens and refused tokens that are remembered
 	maxToken      = 16 << 10         // bytes
 	refusedFor    = 10 * time.Second // how long a refused token is remembered
 	maxNamespaces = 2000             // that are asked about for one viewer
@@ -100,7 +94,10 @@ const (
 func NewAccess(c AccessConfig) *Access {
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.Remember = cmp.Or(c.Remember, time.Minute)
-	return &Access{c: c, reviews: make(chan struct{}, maxReviews), known: make(map[[sha256.Size]byte]knownUser), rights: make(map[string]knownRights)}
+	return &Access{
+		c: c, reviews: make(chan struct{}, maxReviews),
+		users: cache.NewLRUExpireCache(maxKnown), refused: cache.NewLRUExpireCache(maxKnown), rights: cache.NewLRUExpireCache(maxKnown),
+	}
 }
 
 // A refusal is why a request is not served.
@@ -143,32 +140,22 @@ func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *re
 		return nil, &refusal{http.StatusUnauthorized, "A Kubernetes token is required: as a bearer token, or as the password. Run \"kubectl create token NAME\" for a service account.", nil}
 	}
 	sum := sha256.Sum256([]byte(token))
-	now := time.Now()
-	a.mu.Lock()
-	known, found := a.known[sum]
-	a.mu.Unlock()
-	if !found || now.After(known.until) {
+	if known, ok := a.users.Get(sum); ok {
+		user, _ := known.(*overview.User)
+		return user, nil
+	}
+	if _, refused := a.refused.Get(sum); !refused {
 		user, ok, err := a.authenticate(ctx, token)
 		if err != nil {
 			return nil, &refusal{http.StatusServiceUnavailable, "The API server did not check the token. Try again.", err}
 		}
-		known = knownUser{user, ok, now.Add(a.c.Remember)}
-		if !ok {
-			known.until = now.Add(refusedFor)
+		if ok {
+			a.users.Add(sum, &user, a.c.Remember)
+			return &user, nil
 		}
-		a.mu.Lock()
-		if len(a.known) >= maxKnown {
-			maps.DeleteFunc(a.known, func(_ [sha256.Size]byte, k knownUser) bool { return now.After(k.until) || !k.ok })
-		}
-		if len(a.known) < maxKnown {
-			a.known[sum] = known
-		}
-		a.mu.Unlock()
+		a.refused.Add(sum, true, refusedFor)
 	}
-	if !known.ok {
-		return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
-	}
-	return &known.user, nil
+	return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
 }
 
 // bearer returns the token of a request, "" if there is none.
@@ -231,30 +218,21 @@ func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
 // namespaces may appear because the cluster is still read.
 func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Viewer, complete bool, err error) {
 	key := fmt.Sprintf("%q", *u) // all of it, because tokens of one user may differ in Extra only, such as in their scopes
-	now := time.Now()
-	a.mu.Lock()
-	known, found := a.rights[key]
-	a.mu.Unlock()
-	if !found || now.After(known.until) {
+	remembered, found := a.rights.Get(key)
+	known, _ := remembered.(knownRights)
+	if !found {
 		all, err := a.mayList(ctx, u, "")
 		if err != nil {
 			return nil, false, err
 		}
-		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: now.Add(a.c.Remember)}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: time.Now().Add(a.c.Remember)}
 	}
 	if !known.viewer.All {
 		var names []string
 		names, complete = a.c.Namespaces.Namespaces()
 		known, err = a.askNamespaces(ctx, u, known, names)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.rights) >= maxKnown {
-		maps.DeleteFunc(a.rights, func(_ string, k knownRights) bool { return now.After(k.until) })
-	}
-	if len(a.rights) < maxKnown {
-		a.rights[key] = known // also after an error, so that the next attempt continues with the other namespaces
-	}
+	a.rights.Add(key, known, time.Until(known.until)) // also after an error, so that the next attempt continues with the other namespaces
 	if err != nil {
 		return nil, false, err
 	}

@@ -187,22 +187,22 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Bars = []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
-	money := s.moneyOf(o, v)
-	view.Currency = money.currency
-	view.Money = money.total
-	if s.Surplus != nil && v.All {
-		view.Removable = s.Surplus.Packing.Gone
-		view.Already = s.Surplus.Packing.Already
+	var surplus overview.Surplus
+	if s.Surplus != nil {
+		surplus = *s.Surplus.Visible(o, v)
 	}
-	if view.Currency != "" {
-		view.Prices = &s.Surplus.PriceSource
+	view.Removable = surplus.Packing.Gone
+	view.Already = surplus.Packing.Already
+	view.Money = surplus.Total
+	if view.Currency = surplus.Currency; view.Currency != "" {
+		view.Prices = &surplus.PriceSource
 	}
 	view.Risks = s.viewsOf(risks.Rows)
 	view.Savings = []workloadView{}
 	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
 		if row.Saving() > 0 {
 			saving := s.viewOf(row)
-			saving.Money = money.of[row.Workload]
+			saving.Money = surplus.Money[row.Workload]
 			view.Savings = append(view.Savings, saving)
 		}
 	}
@@ -219,29 +219,6 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
-}
-
-// money are the prices of what could be given back in a month.
-type money struct {
-	currency string
-	total    float64
-	of       map[cluster.Workload]float64
-}
-
-// moneyOf returns the prices of the rows that a viewer may see. There are none if prices are not known.
-func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
-	if s.Surplus == nil || s.Surplus.Currency == "" {
-		return money{}
-	}
-	out := money{currency: s.Surplus.Currency, of: s.Surplus.Money}
-	if v.All {
-		out.total = s.Surplus.Total
-		return out
-	}
-	for _, row := range o.Rows {
-		out.total += max(s.Surplus.Money[row.Workload], 0)
-	}
-	return out
 }
 
 type workloadsView struct {

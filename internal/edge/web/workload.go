@@ -103,27 +103,23 @@ func (p *workloadPage) add(from <-chan explained, asked bool) {
 	if from == nil {
 		return
 	}
-	late := time.NewTimer(explainPatience)
-	defer late.Stop()
-	for {
-		select {
-		case e := <-from:
-			if e.err != nil {
-				p.Unexplained = e.err.Error()
-				return
-			}
-			p.Sections = explanationOf(e.Explanation)
-			p.Explain = e.Text
-			p.Explained = e.Data
-			if len(p.Sections.You) > 0 {
-				p.Commands = p.Sections.You
-			}
+	var late <-chan time.Time // nil: no time is too late
+	if !asked {
+		late = time.After(explainPatience)
+	}
+	select {
+	case e := <-from:
+		if e.err != nil {
+			p.Unexplained = e.err.Error()
 			return
-		case <-late.C:
-			if !asked {
-				return
-			}
 		}
+		p.Sections = explanationOf(e.Explanation)
+		p.Explain = e.Text
+		p.Explained = e.Data
+		if len(p.Sections.You) > 0 {
+			p.Commands = p.Sections.You
+		}
+	case <-late:
 	}
 }
 
