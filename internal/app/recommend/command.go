@@ -216,7 +216,7 @@ func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndp
 			return found, err
 		}
 	}
-	return price.Assumed(s.nodes), nil
+	return price.Assumed(), nil
 }
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.
@@ -318,7 +318,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			continue
 		}
 		requests, limits := c.Running()
-		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: s.indexOf(p.Node), Requests: requests})
+		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		if len(out.Places) == 1 || p.Created.After(newest) {
 			newest = p.Created
 			out.Requests, out.Limits, out.JVM = requests, limits, review.IsJVM(p, c)

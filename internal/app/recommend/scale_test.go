@@ -21,11 +21,10 @@ import (
 
 // largeScene is a cluster with 3 pods of each workload, and 15 pods on each node.
 func largeScene(workloads int) *scene {
-	s := &scene{now: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), whole: true, nodeIndex: map[string]int{}, catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
+	s := &scene{now: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), whole: true, catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
 	for i := range workloads / 5 {
 		name := fmt.Sprintf("node-%d", i)
 		s.nodes = append(s.nodes, cluster.Node{Name: name, Ready: true, Allocatable: cluster.Amounts(16000, 64<<30)})
-		s.nodeIndex[name] = i
 	}
 	var pods []*cluster.Pod
 	for i := range workloads {

@@ -47,16 +47,6 @@ type scene struct {
 
 	selected map[cluster.Key]string // pods that --selector selects; nil: all
 	labels   map[cluster.Key]string // value of the label of --group-by
-
-	nodeIndex map[string]int // in nodes
-}
-
-// indexOf returns the index of a node in nodes, or -1.
-func (s *scene) indexOf(node string) int {
-	if i, ok := s.nodeIndex[node]; ok {
-		return i
-	}
-	return -1
 }
 
 // A workload is a workload that is reviewed.
@@ -102,10 +92,6 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 			s.missing = append(s.missing, gap(&u))
 		}
 		s.whole = s.whole && u.Resource != "nodes"
-	}
-	s.nodeIndex = make(map[string]int, len(s.nodes))
-	for i := range s.nodes {
-		s.nodeIndex[s.nodes[i].Name] = i
 	}
 	if c.Selector != "" {
 		if s.selected, err = inspection.PodLabels(ctx, clients, c.onlyNamespace(), c.Selector, ""); err != nil {

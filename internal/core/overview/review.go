@@ -48,10 +48,6 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 
 // subjectsOf returns the containers that have a recommendation.
 func subjectsOf(w *World, o *Overview) []review.Subject {
-	nodes := make(map[string]int, len(w.Nodes))
-	for i := range w.Nodes {
-		nodes[w.Nodes[i].Name] = i
-	}
 	places := make(map[cluster.Workload]map[string][]review.Place, len(o.Rows))
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder {
@@ -63,14 +59,10 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 			containers = make(map[string][]review.Place, len(p.Containers))
 			places[key] = containers
 		}
-		node, known := nodes[p.Node]
-		if !known {
-			node = -1
-		}
 		for i := range p.Containers {
 			requests, _ := p.Containers[i].Running()
 			name := p.Containers[i].Name
-			containers[name] = append(containers[name], review.Place{Pod: p.Name, Node: node, Requests: requests})
+			containers[name] = append(containers[name], review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		}
 	}
 	var out []review.Subject

@@ -35,13 +35,11 @@ func (r *Report) ByNamespace() *Groups {
 
 // ByPool returns the totals by pool of nodes, with the names that a CapacityPlan without rules has.
 func (r *Report) ByPool() *Groups {
-	pools := new(capacity.Rules).Assign(r.Nodes)
-	return r.group("pool", func(_ *Row, p *Place) string {
-		if p.Node < 0 {
-			return ""
-		}
-		return pools[p.Node]
-	})
+	pools := make(map[string]string, len(r.Nodes))
+	for i, pool := range new(capacity.Rules).Assign(r.Nodes) {
+		pools[r.Nodes[i].Name] = pool
+	}
+	return r.group("pool", func(_ *Row, p *Place) string { return pools[p.Node] })
 }
 
 // ByLabel returns the totals by a label of pods. values has the values of the pods that have the label.

@@ -25,8 +25,8 @@ type Prices struct {
 	Currency string // "" if no prices are known or wanted
 	From     string // where the prices are from
 	Assumed  bool   // they are an assumption: only their ratio has a meaning
-	Default  Price  // of pods without a node
-	Nodes    []Price
+	Default  Price  // of pods that are not on one of Nodes
+	Nodes    map[string]Price
 }
 
 // A PriceSource is where prices are from, as in JSON.
@@ -43,12 +43,12 @@ func (p *Prices) Source() PriceSource { return PriceSource{p.Currency, p.From, p
 func (p *Prices) Known() bool { return p.Currency != "" }
 
 // At returns the price on a node.
-func (p *Prices) At(node int) Price {
+func (p *Prices) At(node string) Price {
 	if !p.Known() {
 		return AssumedPrice()
 	}
-	if node < 0 || node >= len(p.Nodes) {
-		return p.Default
+	if price, known := p.Nodes[node]; known {
+		return price
 	}
-	return p.Nodes[node]
+	return p.Default
 }

@@ -36,7 +36,7 @@ func (r *Report) pack() Packing {
 	for i := range r.Nodes {
 		if !after[i] {
 			out.Gone++
-			out.Money += r.Prices.At(i).Of(r.Nodes[i].Allocatable)
+			out.Money += r.Prices.At(r.Nodes[i].Name).Of(r.Nodes[i].Allocatable)
 		}
 		if !before[i] {
 			out.Already++

@@ -25,7 +25,7 @@ func subject(name string, pods int, requests, limits, target cluster.Resources) 
 	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
 	s := Subject{Workload: w, Container: "app", Requests: requests, Limits: limits, Targets: []Target{{Profile: "balanced", Amount: target}}}
 	for i := range pods {
-		s.Places = append(s.Places, Place{Pod: fmt.Sprintf("%s-%d", name, i), Node: -1, Requests: requests})
+		s.Places = append(s.Places, Place{Pod: fmt.Sprintf("%s-%d", name, i), Requests: requests})
 	}
 	s.Evidence = &Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000}
 	return s
@@ -121,9 +121,9 @@ func TestWaste_shareOfRecoverableMoney_isHighFrom2Percent(t *testing.T) {
 // Money is the sum over pods of (request − target) × price of the node that the pod is on × 730 h.
 func TestMoney_podsOnNodesWithPrices_isSumOverPods(t *testing.T) {
 	s := subject("web", 3, cluster.Amounts(2000, 4*gib), cluster.Resources{}, cluster.Amounts(500, gib))
-	s.Places[0].Node, s.Places[1].Node, s.Places[2].Node = 0, 1, -1
+	s.Places[0].Node, s.Places[1].Node = "a", "b"
 	s.Places[1].Requests = cluster.Amounts(1000, 2*gib) // it was resized
-	prices := Prices{Currency: "EUR", Default: Price{Core: 3, GiB: 0.3}, Nodes: []Price{{Core: 1, GiB: 0.1}, {Core: 2, GiB: 0.2}}}
+	prices := Prices{Currency: "EUR", Default: Price{Core: 3, GiB: 0.3}, Nodes: map[string]Price{"a": {Core: 1, GiB: 0.1}, "b": {Core: 2, GiB: 0.2}}}
 	r := New(Config{Now: now, Prices: prices}, []Subject{s})
 	want := 730 * (1.5*1 + 3*0.1 + 0.5*2 + 1*0.2 + 1.5*3 + 3*0.3)
 	if got := r.Money(r.Rows[0]); math.Abs(got-want) > 1e-9 {
@@ -264,7 +264,7 @@ func (f *fleet) packed(target map[string]cluster.Resources) Packing {
 			subjects[p.Top.Name] = s
 			order = append(order, p.Top.Name)
 		}
-		s.Places = append(s.Places, Place{Pod: p.Name, Node: -1, Requests: p.Containers[0].Requests})
+		s.Places = append(s.Places, Place{Pod: p.Name, Requests: p.Containers[0].Requests})
 	}
 	var all []Subject
 	for _, name := range order {
@@ -408,7 +408,7 @@ func TestGroups_ofPods_sumToTheReport(t *testing.T) {
 	f := newFleet(2)
 	f.Nodes[0].Labels, f.Nodes[1].Labels = []string{"karpenter.sh/nodepool=general"}, []string{"eks.amazonaws.com/nodegroup=spot", "node.kubernetes.io/instance-type=m6i.large"}
 	s := subject("web", 3, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(100, gib))
-	s.Places[0].Node, s.Places[1].Node = 0, 1
+	s.Places[0].Node, s.Places[1].Node = f.Nodes[0].Name, f.Nodes[1].Name
 	s.Evidence.Kill(now, 1)
 	r := New(f.Config, []Subject{s})
 	pools := r.ByPool()

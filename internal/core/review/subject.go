@@ -41,7 +41,7 @@ type Size struct{ Requests, Limits cluster.Resources }
 // A Place is one live pod of a subject.
 type Place struct {
 	Pod      string            // name
-	Node     int               // index in Nodes; -1 if the pod is not on a known node
+	Node     string            // "" if the pod is not on a node
 	Requests cluster.Resources // of the container in this pod
 }
 

@@ -194,7 +194,8 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Removable = surplus.Packing.Gone
 	view.Already = surplus.Packing.Already
 	view.Money = surplus.Total
-	if view.Currency = surplus.Currency; view.Currency != "" {
+	view.Currency = surplus.Currency
+	if view.Currency != "" {
 		view.Prices = &surplus.PriceSource
 	}
 	view.Risks = s.viewsOf(risks.Rows)

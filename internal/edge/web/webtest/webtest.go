@@ -155,9 +155,6 @@ func Small() *Source {
 	}
 	w.AllPods = true
 	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
-	for range w.Nodes {
-		w.Prices.Nodes = append(w.Prices.Nodes, review.AssumedPrice())
-	}
 	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
 }
