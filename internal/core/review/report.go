@@ -313,7 +313,7 @@ func (r *Report) summarize() {
 	}
 	for _, p := range r.Pods {
 		if p.Live() {
-			s.Requested = s.Requested.Add(requestsOf(p, nil))
+			s.Requested = s.Requested.Add(RequestsOf(p, nil))
 		}
 	}
 	if len(r.Pods) > 0 && len(r.Nodes) > 0 {
