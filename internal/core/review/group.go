@@ -20,12 +20,12 @@ type Groups struct {
 
 // A Group has the totals of the pods of a group. A workload whose pods are in several groups counts in each of them.
 type Group struct {
-	Name      string
-	Workloads int
-	AtRisk    int // workloads with a high or medium risk
-	Pods      int
-	Freed     cluster.Resources // negative if the requests rise
-	Weight    float64           // price of Freed in a month, by assumed prices if none are known
+	Name      string            `json:"name"`
+	Workloads int               `json:"workloads"`
+	AtRisk    int               `json:"workloadsAtRisk"` // with a high or medium risk
+	Pods      int               `json:"pods"`
+	Freed     cluster.Resources `json:"-"` // negative if the requests rise
+	Weight    float64           `json:"-"` // price of Freed in a month, by assumed prices if none are known
 }
 
 // ByNamespace returns the totals by namespace.

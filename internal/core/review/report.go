@@ -126,17 +126,24 @@ type Report struct {
 
 // A Summary has the totals of a report.
 type Summary struct {
-	Workloads, Pods, Nodes int
-	AtRisk                 int               // workloads with a high or medium risk
-	Unjudged               int               // workloads without a known risk, of which some container has too little usage to exclude one
-	Young                  int               // containers without a recommendation
-	Requested              cluster.Resources // by all known pods
-	Used                   cluster.Resources // by the reviewed pods; a resource that was not measured is not set
-	Reviewed               cluster.Resources // requests of the reviewed pods whose usage is known
-	Capacity               cluster.Resources // allocatable on ready nodes that accept new pods
-	Freed                  cluster.Resources // by rows whose requests fall
-	Recoverable            float64           // money of Freed in a month
-	Packing                Packing
+	Counts
+	Requested   cluster.Resources // by all known pods
+	Used        cluster.Resources // by the reviewed pods; a resource that was not measured is not set
+	Reviewed    cluster.Resources // requests of the reviewed pods whose usage is known
+	Capacity    cluster.Resources // allocatable on ready nodes that accept new pods
+	Freed       cluster.Resources // by rows whose requests fall
+	Recoverable float64           // money of Freed in a month
+	Packing     Packing
+}
+
+// Counts are the numbers of a summary, as in JSON.
+type Counts struct {
+	Workloads int `json:"workloads"`
+	Pods      int `json:"pods"`
+	Nodes     int `json:"nodes"`
+	AtRisk    int `json:"workloadsAtRisk"`                 // with a high or medium risk
+	Unjudged  int `json:"workloadsNotJudged,omitempty"`    // without a known risk, of which some container has too little usage to exclude one
+	Young     int `json:"containersWithoutRecommendation"` // containers with none, or with one that is only shown
 }
 
 // New reviews subjects.

@@ -36,12 +36,7 @@ type document struct {
 }
 
 type summary struct {
-	Workloads   int              `json:"workloads"`
-	Pods        int              `json:"pods"`
-	Nodes       int              `json:"nodes"`
-	AtRisk      int              `json:"workloadsAtRisk"`
-	Unjudged    int              `json:"workloadsNotJudged,omitempty"`
-	Without     int              `json:"containersWithoutRecommendation"`
+	core.Counts
 	Requested   *core.Quantities `json:"requested,omitempty"`
 	Used        *core.Quantities `json:"used,omitempty"`
 	Capacity    *core.Quantities `json:"capacity,omitempty"`
@@ -85,7 +80,7 @@ func (c *content) all() []*core.Row {
 
 func (c *content) summary() summary {
 	s := &c.Summary
-	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
+	out := summary{Counts: s.Counts, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
 		out.Requested = new(core.QuantitiesOf(s.Requested))
 		out.Capacity = new(core.QuantitiesOf(s.Capacity))
