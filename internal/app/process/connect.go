@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/edge/kube"
@@ -40,6 +41,18 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 		p.Log.Info("This is a dry run: decisions are logged, and no object is changed or stored")
 	}
 	return clients, nil
+}
+
+// Reader returns the default configuration of the clients of a command that a person runs, and that only reads.
+func Reader(component string) kube.Config {
+	return kube.Config{QPS: 50, Burst: 100, Component: component, Version: BuildVersion(), ReadOnly: true}
+}
+
+// ReaderFlags binds which cluster such a command reads, and as whom.
+func ReaderFlags(fs *pflag.FlagSet, c *kube.Config) {
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
 }
 
 // Outside reports whether this process runs outside of the cluster that it manages.

@@ -112,7 +112,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	config := review.Config{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients)}
+	config := review.Config{Cluster: c.Kube.ClusterName(clients)}
 	if config.Prices, err = j.prices(ctx, s, from); err != nil {
 		return interrupted(ctx, err)
 	}

@@ -63,9 +63,7 @@ const readTimeout = time.Minute
 
 // connect returns clients that send only requests that read.
 func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "recommend", Version: process.BuildVersion(), ReadOnly: true,
-	})
+	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return nil, err
 	}

@@ -203,7 +203,7 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 		}
 	}
 	j := newTestJob(t, f)
-	j.config.Kubeconfig, j.config.Source = config, sourceMetrics
+	j.config.Kube.Kubeconfig, j.config.Source = config, sourceMetrics
 	if err := j.run(t.Context()); err != nil {
 		t.Errorf("metrics: %v", err)
 	}
@@ -481,7 +481,7 @@ func podMetrics(at time.Time) string {
 func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
 	t.Helper()
 	c := Defaults()
-	c.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
+	c.Kube.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
 	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
 }
 
@@ -504,7 +504,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
 		j.streams.Err = &errs
-		j.config.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
+		j.config.Kube.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
 		if err := j.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
