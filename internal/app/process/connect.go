@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
@@ -72,8 +74,8 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	return o
 }
 
-// ReadProfiles calls learn with each SizingProfile of the cluster, and then listed with the names of all. A cluster without the CRD has none.
-func ReadProfiles(ctx context.Context, clients *kube.Clients, learn func(name, version string, data []byte), listed func([]string) []string) error {
+// ReadProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
+func ReadProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
 	list, err := kube.NewProfiles(clients).List(ctx)
 	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
 		return err
@@ -81,9 +83,9 @@ func ReadProfiles(ctx context.Context, clients *kube.Clients, learn func(name, v
 	var names []string
 	for i := range list {
 		names = append(names, list[i].Name)
-		learn(list[i].Name, list[i].Version, list[i].JSON)
+		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
-	listed(names)
+	catalog.Listed(names)
 	return nil
 }
 

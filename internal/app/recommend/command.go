@@ -223,9 +223,8 @@ func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndp
 func (j *job) check(s *scene) error {
 	c := &j.config
 	for _, name := range c.Names {
-		kind, rest, _ := strings.Cut(name, "/")
-		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return w.key.Name == rest && isKind(kind, w.key.Kind) }) {
-			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(kind, rest))
+		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return isNamed(name, w.key) }) {
+			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(name))
 		}
 	}
 	if len(s.workloads) == 0 {

@@ -24,7 +24,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // A scene is the state of the cluster that a review is about.
@@ -203,8 +202,7 @@ func (s *scene) noteBare() {
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	learn := func(name, version string, data []byte) { profile.Learn(s.catalog, name, version, data) }
-	switch err := process.ReadProfiles(ctx, clients, learn, s.catalog.Listed); {
+	switch err := process.ReadProfiles(ctx, clients, s.catalog); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
 		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
@@ -217,18 +215,14 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 func (s *scene) otherProfiles() []string {
 	var out []string
 	for _, w := range s.workloads {
-		if name := recommenderOf(w); s.unreadProfiles && name != "" && !slices.Contains(builtinNames(), name) && !slices.Contains(out, name) {
+		if !s.unreadProfiles || w.vpa == nil {
+			continue
+		}
+		if name := w.vpa.Recommender; name != "" && !slices.Contains(builtinNames(), name) && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
 	return out
-}
-
-func recommenderOf(w *workload) string {
-	if w.vpa == nil {
-		return ""
-	}
-	return w.vpa.Recommender
 }
 
 // hasVPAs reports whether a reviewed workload has a VPA with a recommendation.

@@ -81,9 +81,9 @@ func idle(t *kube.Template) string {
 }
 
 // whyIdle returns the reason why a workload that the user named has no live pods, with a semicolon before it; "" if it does not exist.
-func (s *scene) whyIdle(kind, name string) string {
+func (s *scene) whyIdle(name string) string {
 	for w, t := range s.templates {
-		if w.Name == name && isKind(kind, w.Kind) {
+		if isNamed(name, w) {
 			return "; it exists and has none: " + idle(t)
 		}
 	}

@@ -25,7 +25,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // archive reads the stored usage of whole namespaces, and the profiles.
@@ -47,8 +46,7 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 // a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
-	if err := process.ReadProfiles(ctx, c.clients, learn, catalog.Listed); err != nil && !errors.Is(err, kube.ErrForbidden) {
+	if err := process.ReadProfiles(ctx, c.clients, catalog); err != nil && !errors.Is(err, kube.ErrForbidden) {
 		return nil, err
 	}
 	return catalog, nil
