@@ -143,7 +143,6 @@ func Of(w *World) *Overview {
 			rows[a.Target] = w.rowOf(a.Target, a)
 		}
 	}
-	var scratch []cluster.Resources
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder || w.Excluded[p.Namespace] {
 			continue
@@ -160,7 +159,7 @@ func Of(w *World) *Overview {
 			row = w.rowOf(key, a)
 			rows[key] = row
 		}
-		scratch = row.add(w, p, a, used, scratch[:0])
+		row.add(w, p, a, used)
 		if p.IsResizing() {
 			o.Resizes = append(o.Resizes, &Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
 		}

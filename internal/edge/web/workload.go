@@ -366,9 +366,7 @@ type chartView struct {
 
 	Recorded int `json:"hoursFromPrometheus,omitempty"` // how many of the peaks are from Prometheus
 
-	Table []tableRow `json:"-"` // the same data for readers who do not see the chart
+	Table [][]string `json:"-"` // the same data for readers who do not see the chart
 	Head  []string   `json:"-"`
 	Data  chartData  `json:"data"`
 }
-
-type tableRow []string
