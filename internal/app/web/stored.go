@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -52,33 +53,28 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	return catalog, nil
 }
 
-// A restored has the stored usage history of some workloads, as a recommender has it after its start.
-type restored struct {
-	store     *usage.Store
-	workloads *sizing.Workloads
-}
-
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
-func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) *restored {
-	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads()}
-	out.store.Tick(now)
+func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) (*usage.Store, *sizing.Workloads) {
+	store := usage.NewStore(usage.DefaultConfig())
+	workloads := sizing.NewWorkloads()
+	store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))
 	for _, a := range governing {
-		out.store.Configure(a.Target, nil)
+		store.Configure(a.Target, nil)
 		assignments[a.Target] = sizing.Assignment{Choice: catalog.Of(a), By: a}
 		targets[a.Key] = a.Target
 	}
-	out.workloads.Apply(out.store, now, snapshot, assignments, nodes)
-	from.Restore(out.store, targets, slices.Collect(maps.Values(targets)))
-	out.workloads.SkipRestore()
+	workloads.Apply(store, now, snapshot, assignments, nodes)
+	from.Restore(store, targets, slices.Collect(maps.Values(targets)))
+	workloads.SkipRestore()
 	for _, a := range governing {
 		for _, p := range snapshot.PodsOf(a.Target) {
-			out.store.Track(p)
+			store.Track(p)
 		}
 	}
-	return out
+	return store, workloads
 }
 
 // storedUsage is what the stored usage of all workloads shows.
@@ -136,7 +132,7 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 			out.updated = at
 		}
 		now := time.Now()
-		history := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
+		store, _ := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
 		for _, a := range byNamespace[namespace] {
 			for _, p := range in.Snapshot.PodsOf(a.Target) {
 				for i := range p.Containers {
@@ -144,7 +140,7 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 					if p.Containers[i].Role == cluster.Init || out.evidence[ref] != nil {
 						continue
 					}
-					e := review.StoredEvidence(a, ref.Container, history.store.Series(ref.Workload, ref.Container), now)
+					e := review.StoredEvidence(a, ref.Container, store.Series(ref.Workload, ref.Container), now)
 					e.Lack = cmp.Or(lack, e.Lack)
 					out.evidence[ref] = &e
 				}
@@ -190,8 +186,8 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	}
 	now := time.Now()
 	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
-	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
-	in := &rationale.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
+	store, workloads := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
+	in := &rationale.Sizing{Now: now, Profile: workloads.Profile(choice, row.Workload), Histories: store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
 	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string
@@ -220,11 +216,20 @@ func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 	add := func(name string, own bool, sizes []rationale.Counterfactual) {
 		for i := range sizes {
 			c := &sizes[i]
-			size := overview.ProfileSize{Profile: name, Own: own, Container: c.Container, Resource: c.Resource, Reason: c.Reason, DaysAbove: c.DaysAbove, Days: c.Days, Killed: c.Killed.String()}
-			if c.Known {
-				size.Target = c.Target
+			at := slices.IndexFunc(out, func(s overview.ProfileSize) bool { return s.Container == c.Container && s.Profile == name })
+			if at < 0 {
+				at = len(out)
+				out = append(out, overview.ProfileSize{Container: c.Container, Profile: name, Own: own, Killed: rationale.Unknown.String()})
 			}
-			out = append(out, size)
+			s := &out[at]
+			if c.Known && c.Target > 0 {
+				s.Target = s.Target.Set(c.Resource, c.Target)
+			} else {
+				s.Reason = cmp.Or(s.Reason, c.Reason)
+			}
+			if c.Resource == cluster.Memory {
+				s.DaysAbove, s.Days, s.Killed = c.DaysAbove, c.Days, c.Killed.String()
+			}
 		}
 	}
 	add(in.Profile.Name, true, rationale.Present(in))
@@ -233,5 +238,6 @@ func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 			add(p.Name, false, rationale.WhatIf(in, []rationale.If{{Key: rationale.IfProfile, Value: p.Name}}))
 		}
 	}
+	slices.SortStableFunc(out, func(a, b overview.ProfileSize) int { return strings.Compare(a.Container, b.Container) })
 	return out
 }

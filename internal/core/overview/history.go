@@ -15,20 +15,19 @@ import (
 type History struct {
 	Containers []ContainerHistory
 	Requests   []RequestStep // the oldest first
-	Profiles   []ProfileSize // the profile of the workload first
+	Profiles   []ProfileSize // by container; of each, the profile of the workload first
 	Unrecorded string        // why Prometheus could not be read, or not all of it, with the remedy, as sentences; "" if it was read or none is configured
 }
 
-// A ProfileSize is what a profile recommends for one resource of a container, compared with the peaks of the last days.
+// A ProfileSize is what a profile recommends for a container, compared with the memory peaks of the last days.
 type ProfileSize struct {
-	Profile         string
-	Own             bool // the profile of the workload
 	Container       string
-	Resource        cluster.Resource
-	Target          int64  // millicores or bytes; 0 if it is not known
-	Reason          string // why it is not known
-	DaysAbove, Days int    // days whose peak was above the target, of the days whose peak is known
-	Killed          string // whether the container would have been OOM-killed: "yes", "no" or "unknown"
+	Profile         string
+	Own             bool              // the profile of the workload
+	Target          cluster.Resources // a resource that is not known is not set
+	Reason          string            // why a part is not known
+	DaysAbove, Days int               // days whose memory peak was above the target, of the days whose peak is known
+	Killed          string            // whether the container would have been OOM-killed: "yes", "no" or "unknown"
 }
 
 // A ContainerHistory is the stored usage of a container. It has hourly peaks, or histograms, or neither.

@@ -91,9 +91,9 @@ func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
 
 func TestChoicesOf_profilesWithoutHistory_areNamedOnce(t *testing.T) {
 	sizes := []overview.ProfileSize{
-		{Profile: "default", Own: true, Container: "app", Resource: cluster.CPU, Target: 143}, {Profile: "cost", Container: "app", Resource: cluster.CPU, Reason: "No history."},
-		{Profile: "balanced", Container: "app", Resource: cluster.CPU, Reason: "No history."}, {Profile: "balanced", Container: "proxy", Resource: cluster.CPU, Reason: "No history."},
-		{Profile: "default", Own: true, Container: "proxy", Resource: cluster.CPU, Reason: "Too young."}, {Profile: "busy-hours", Container: "app", Resource: cluster.Memory, Target: 1 << 20},
+		{Container: "app", Profile: "default", Own: true, Target: cluster.Amounts(143, 1<<20)}, {Container: "app", Profile: "cost", Reason: "No history."},
+		{Container: "app", Profile: "balanced", Reason: "No history."}, {Container: "app", Profile: "busy-hours", Target: cluster.Amounts(0, 1<<20)},
+		{Container: "proxy", Profile: "default", Own: true, Reason: "Too young."}, {Container: "proxy", Profile: "balanced", Reason: "No history."},
 	}
 	known, unknown := choicesOf(sizes)
 	if len(known) != 3 || known[0].Span != 2 || known[1].Profile != "busy-hours" || known[2].Container != "proxy" || known[2].Span != 1 {

@@ -149,18 +149,21 @@ func (u unknownView) Names() string { return strings.Join(u.Profiles, ", ") }
 func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
 	unknown = []unknownView{}
 	known = []choiceView{}
-	for _, c := range allChoices(sizes) {
-		if c.Own || !c.Target.r.Has.Empty() {
-			known = append(known, *c)
+	for i := range sizes {
+		s := &sizes[i]
+		if s.Own || !s.Target.Has.Empty() {
+			known = append(known, choiceView{
+				Container: s.Container, Profile: s.Profile, Own: s.Own, Target: amounts{s.Target}, Above: s.DaysAbove, Days: s.Days, Killed: s.Killed, Reason: s.Reason,
+			})
 			continue
 		}
-		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == c.Reason })
+		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == s.Reason })
 		if at < 0 {
 			at = len(unknown)
-			unknown = append(unknown, unknownView{Reason: c.Reason})
+			unknown = append(unknown, unknownView{Reason: s.Reason})
 		}
-		if u := &unknown[at]; !slices.Contains(u.Profiles, c.Profile) {
-			u.Profiles = append(u.Profiles, c.Profile)
+		if u := &unknown[at]; !slices.Contains(u.Profiles, s.Profile) {
+			u.Profiles = append(u.Profiles, s.Profile)
 		}
 	}
 	first := 0
@@ -171,34 +174,6 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 		known[first].Span++
 	}
 	return known, unknown
-}
-
-// allChoices returns the profiles by container, also those of which nothing is known.
-func allChoices(sizes []overview.ProfileSize) []*choiceView {
-	found := []*choiceView{}
-	index := make(map[[2]string]*choiceView)
-	for i := range sizes {
-		s := &sizes[i]
-		key := [2]string{s.Container, s.Profile}
-		c, known := index[key]
-		if !known {
-			c = &choiceView{Container: s.Container, Profile: s.Profile, Own: s.Own, Killed: "unknown"}
-			index[key] = c
-			found = append(found, c)
-		}
-		if s.Target > 0 {
-			c.Target.r = c.Target.r.Set(s.Resource, s.Target)
-		} else if c.Reason == "" {
-			c.Reason = s.Reason
-		}
-		if s.Resource == cluster.Memory {
-			c.Above = s.DaysAbove
-			c.Days = s.Days
-			c.Killed = s.Killed
-		}
-	}
-	slices.SortStableFunc(found, func(a, b *choiceView) int { return strings.Compare(a.Container, b.Container) })
-	return found
 }
 
 // A command is a command line that a viewer may copy.
