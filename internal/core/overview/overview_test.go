@@ -427,7 +427,7 @@ func TestSurplusOf_prices_moneyFollowsNodeOfEachPod(t *testing.T) {
 	w := worldOf(pods, autoscaler(web, cluster.Amounts(1000, 1<<30)), scaled)
 	w.Nodes[1].Ready = true
 	w.AllPods = true
-	w.Prices = review.Prices{Currency: "EUR", Nodes: map[string]review.Price{"n1": {Core: 1}, "n2": {Core: 3, GiB: 1}}}
+	w.Prices = review.Prices{PriceSource: review.PriceSource{Currency: "EUR"}, Nodes: map[string]review.Price{"n1": {Core: 1}, "n2": {Core: 3, GiB: 1}}}
 	got := SurplusOf(w, Of(w))
 	want := float64(1+3+1) * review.HoursPerMonth
 	if got.Money[web] != want || got.Total != want || got.Money[hpa] != 0 || got.Currency != "EUR" {

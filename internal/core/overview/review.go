@@ -32,7 +32,7 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 		config.Pods = w.Snapshot.Pods
 	}
 	report := review.New(config, subjectsOf(w, o))
-	out := &Surplus{PriceSource: w.Prices.Source(), Packing: report.Summary.Packing}
+	out := &Surplus{PriceSource: w.Prices.PriceSource, Packing: report.Summary.Packing}
 	if !w.Prices.Known() {
 		return out
 	}

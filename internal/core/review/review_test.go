@@ -123,7 +123,7 @@ func TestMoney_podsOnNodesWithPrices_isSumOverPods(t *testing.T) {
 	s := subject("web", 3, cluster.Amounts(2000, 4*gib), cluster.Resources{}, cluster.Amounts(500, gib))
 	s.Places[0].Node, s.Places[1].Node = "a", "b"
 	s.Places[1].Requests = cluster.Amounts(1000, 2*gib) // it was resized
-	prices := Prices{Currency: "EUR", Default: Price{Core: 3, GiB: 0.3}, Nodes: map[string]Price{"a": {Core: 1, GiB: 0.1}, "b": {Core: 2, GiB: 0.2}}}
+	prices := Prices{PriceSource: PriceSource{Currency: "EUR"}, Default: Price{Core: 3, GiB: 0.3}, Nodes: map[string]Price{"a": {Core: 1, GiB: 0.1}, "b": {Core: 2, GiB: 0.2}}}
 	r := New(Config{Now: now, Prices: prices}, []Subject{s})
 	want := 730 * (1.5*1 + 3*0.1 + 0.5*2 + 1*0.2 + 1.5*3 + 3*0.3)
 	if got := r.Money(r.Rows[0]); math.Abs(got-want) > 1e-9 {

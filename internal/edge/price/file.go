@@ -64,7 +64,7 @@ func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices: %s: %w", path, err)
 	}
-	out := review.Prices{Currency: f.Currency, From: path, Default: f.base(), Nodes: make(map[string]review.Price, len(nodes))}
+	out := review.Prices{PriceSource: review.PriceSource{Currency: f.Currency, From: path}, Default: f.base(), Nodes: make(map[string]review.Price, len(nodes))}
 	for i := range nodes {
 		out.Nodes[nodes[i].Name] = f.of(&nodes[i])
 	}
@@ -226,5 +226,6 @@ func divided(hour float64, n *cluster.Node, ratio review.Price) review.Price {
 // Assumed returns the same assumed price for all nodes.
 func Assumed() review.Prices {
 	p := review.AssumedPrice()
-	return review.Prices{Currency: "USD", Assumed: true, Default: p, From: fmt.Sprintf("%.4f a core-hour and %.5f a GiB-hour on all nodes", p.Core, p.GiB)}
+	from := fmt.Sprintf("%.4f a core-hour and %.5f a GiB-hour on all nodes", p.Core, p.GiB)
+	return review.Prices{PriceSource: review.PriceSource{Currency: "USD", From: from, Assumed: true}, Default: p}
 }

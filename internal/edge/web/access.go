@@ -4,7 +4,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -60,8 +59,6 @@ type AccessConfig struct {
 	Reviewer   Reviewer       // nil if the mode is None
 	Namespaces namespaces     // those that may have rows
 	Proxies    []netip.Prefix // addresses from which the headers of a proxy are accepted
-	Timeout    time.Duration  // of all reviews of a request; 0 means 5 s
-	Remember   time.Duration  // how long an answer of the API server is used; 0 means 1 minute
 }
 
 // Access decides who sees what. It is safe for several goroutines.
@@ -82,6 +79,8 @@ type knownRights struct {
 }
 
 const (
+	reviewTimeout = 5 * time.Second  // of all reviews of a request
+	remember      = time.Minute      // how long an answer of the API server is used
 	maxReviews    = 16               // concurrent requests to the API server
 	maxKnown      = 1024             // users, tokens and refused tokens that are remembered
 	maxToken      = 16 << 10         // bytes
@@ -92,8 +91,6 @@ const (
 
 // NewAccess returns an Access.
 func NewAccess(c AccessConfig) *Access {
-	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
-	c.Remember = cmp.Or(c.Remember, time.Minute)
 	return &Access{
 		c: c, reviews: make(chan struct{}, maxReviews),
 		users: cache.NewLRUExpireCache(maxKnown), refused: cache.NewLRUExpireCache(maxKnown), rights: cache.NewLRUExpireCache(maxKnown),
@@ -112,7 +109,7 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 	if a == nil || a.c.Mode == None {
 		return &overview.Viewer{All: true}, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.c.Timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
 	user, refused := a.user(ctx, r)
 	if refused != nil {
@@ -150,7 +147,7 @@ func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *re
 			return nil, &refusal{http.StatusServiceUnavailable, "The API server did not check the token. Try again.", err}
 		}
 		if ok {
-			a.users.Add(sum, &user, a.c.Remember)
+			a.users.Add(sum, &user, remember)
 			return &user, nil
 		}
 		a.refused.Add(sum, true, refusedFor)
@@ -225,7 +222,7 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 		if err != nil {
 			return nil, false, err
 		}
-		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: time.Now().Add(a.c.Remember)}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: time.Now().Add(remember)}
 	}
 	if !known.viewer.All {
 		var names []string

@@ -51,7 +51,7 @@ func healthOf(s *State, v *overview.Viewer) []overview.Part {
 }
 
 // Summary returns the health of all parts in a few words: those that work, then those that do not.
-func (p *page) Summary() (out []healthWord) {
+func (p *page) Summary() (out []overview.Part) {
 	for _, condition := range [...]overview.Condition{overview.Healthy, overview.Frozen, overview.Late, overview.Failing, overview.NotKnown} {
 		var names []string
 		for i := range p.Health {
@@ -60,16 +60,10 @@ func (p *page) Summary() (out []healthWord) {
 			}
 		}
 		if len(names) > 0 {
-			out = append(out, healthWord{strings.Join(names, ", ") + " " + condition.String(), condition})
+			out = append(out, overview.Part{Condition: condition, Text: strings.Join(names, ", ") + " " + condition.String()})
 		}
 	}
 	return out
-}
-
-// A healthWord is the names of the parts in a condition.
-type healthWord struct {
-	Text      string
-	Condition overview.Condition
 }
 
 // overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".

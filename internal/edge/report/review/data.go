@@ -56,7 +56,7 @@ func (c *content) document() document {
 		d.Window = window(c.Window)
 	}
 	if c.Prices.Known() {
-		d.Prices = new(c.Prices.Source())
+		d.Prices = &c.Prices.PriceSource
 	}
 	if c.options.Groups != nil {
 		d.Groups = c.groupRows()

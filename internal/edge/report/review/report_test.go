@@ -81,7 +81,7 @@ func example() *core.Report {
 	price := core.Price{Core: 0.0316, GiB: 0.00424}
 	return core.New(core.Config{
 		Cluster: "prod-eu", Source: "Prometheus monitoring/prometheus-k8s", Profiles: []string{"balanced"}, Window: 14 * 24 * time.Hour, Peaks: true, Now: now,
-		Prices: core.Prices{Currency: "EUR", From: "prices.yaml", Default: price},
+		Prices: core.Prices{PriceSource: core.PriceSource{Currency: "EUR", From: "prices.yaml"}, Default: price},
 		Nodes:  nodes, Pods: podsOf(subjects),
 	}, subjects)
 }

@@ -154,7 +154,7 @@ func Small() *Source {
 		}, Activity: activity(), Health: health(), Plan: plan("worker"),
 	}
 	w.AllPods = true
-	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
+	w.Prices = review.Prices{PriceSource: review.PriceSource{Currency: "EUR", From: "prices.yaml"}, Default: review.AssumedPrice()}
 	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
 }
