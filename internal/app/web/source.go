@@ -30,6 +30,7 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -270,11 +271,26 @@ func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 		return nil, nil
 	}
 	plan, err := s.plans(ctx)
-	switch {
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+	if errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported) {
 		return nil, nil // the recommender that writes it does not run, or is older
 	}
 	return plan, err
+}
+
+// addPlan adds the CapacityPlan, or why it is not known. Pools have its names and its capacity.
+func (s *source) addPlan(ctx context.Context, state *web.State, in *overview.World) {
+	plan, known, err := s.plan.get(ctx, freshPlan, s.readPlan)
+	if plan != nil {
+		settings, allocatable := capacityplan.Settings(&plan.Spec)
+		state.Plan, in.Rules, in.WholeNodes = &plan.Status, settings.Rules, !allocatable
+	}
+	switch {
+	case known || err == nil: // it is known, or not read yet
+	case errors.Is(err, kube.ErrForbidden):
+		state.PlanProblem = "podfit may not read the CapacityPlan. It needs the right to get capacityplans.podfit.dev, which the role view has."
+	default:
+		state.PlanProblem = "The CapacityPlan is not known: " + err.Error()
+	}
 }
 
 func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
@@ -305,8 +321,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	}
 	in.Excluded = s.excludedOf(in.Snapshot)
 	s.addEvidence(ctx, state, &in)
-	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
-	addPlan(state, &in, plan, known, planErr)
+	s.addPlan(ctx, state, &in)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus

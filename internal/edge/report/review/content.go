@@ -6,7 +6,9 @@ package review
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -182,6 +184,14 @@ func (c *content) amountOfMoney(v float64) string {
 		return "assumed " + text
 	}
 	return text
+}
+
+// price formats money, without decimals unless it is small.
+func price(v float64) string {
+	if math.Abs(v) < 10 && math.Abs(v) >= 0.005 {
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return wording.Grouped(v)
 }
 
 func ratio(part, whole int64) string { return wording.Percent(float64(part) / float64(whole)) }
