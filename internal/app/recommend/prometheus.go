@@ -203,7 +203,7 @@ func progressText(p *survey.Progress, now time.Time) string {
 // observeHour adds the usage of a container in an hour.
 func (c *collector) observeHour(h *survey.Hour) {
 	owner := h.Workload
-	if owner.Kind == "Job" && c.byKey[owner] == nil {
+	if owner.Kind == "Job" && c.scene.byKey[owner] == nil {
 		owner = cronJobOf(owner)
 	}
 	c.observe(h.Sample(), owner)
@@ -235,7 +235,7 @@ func (c *collector) observeKill(h *survey.Hour, as trackedAs) {
 
 // requestSince returns the highest memory request of a container in the live pods that were created before a time, 0 if there are none.
 func (c *collector) requestSince(of usage.Ref, created time.Time) int64 {
-	w := c.byKey[of.Workload]
+	w := c.scene.byKey[of.Workload]
 	if w == nil {
 		return 0
 	}

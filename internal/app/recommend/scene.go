@@ -31,6 +31,7 @@ type scene struct {
 	now         time.Time
 	snapshot    *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
 	workloads   []*workload       // that are reviewed, sorted
+	byKey       map[cluster.Workload]*workload
 	evictions   []usage.OOM
 	nodes       []cluster.Node
 	selectors   []cluster.NodeSelector
@@ -155,7 +156,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		pods[i] = &q
 	}
 	s.snapshot = cluster.NewSnapshot(pods, autoscalers)
-	found := map[cluster.Workload]*workload{}
+	s.byKey = map[cluster.Workload]*workload{}
 	for _, p := range s.snapshot.Pods {
 		if p.Top.IsZero() || !p.Live() || p.Placeholder || !c.includes(p.Top) {
 			continue
@@ -163,10 +164,10 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		if _, ok := s.selected[p.Key]; s.selected != nil && !ok {
 			continue
 		}
-		w := found[p.Top]
+		w := s.byKey[p.Top]
 		if w == nil {
 			w = &workload{key: p.Top, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(p.Top), false)}
-			found[p.Top] = w
+			s.byKey[p.Top] = w
 			s.workloads = append(s.workloads, w)
 		}
 		w.live = append(w.live, p)
@@ -178,7 +179,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 	}
 	for _, h := range hpas {
-		if w := found[h.Target]; w != nil && len(h.Utilization) > 0 {
+		if w := s.byKey[h.Target]; w != nil && len(h.Utilization) > 0 {
 			w.hpas = append(w.hpas, h)
 		}
 	}

@@ -313,9 +313,10 @@ func TestReadHistory_timesOfDay_daysAreThoseOfTheWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+		cart := &workload{key: key, containers: []string{"app"}}
 		s := &scene{
 			now: now, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
-			workloads: []*workload{{key: key, containers: []string{"app"}}},
+			workloads: []*workload{cart}, byKey: map[cluster.Workload]*workload{key: cart},
 		}
 		j := &job{config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
 		j.config.History = "3d"

@@ -35,14 +35,10 @@ const mostNames = 5
 
 // noteIdle adds notes about workloads that the report omits because they have no live pods.
 func (s *scene) noteIdle(c *Config, all []kube.Template) {
-	live := make(map[cluster.Workload]bool, len(s.workloads))
-	for _, w := range s.workloads {
-		live[w.key] = true
-	}
 	byCause := map[string][]string{}
 	for i := range all {
 		t := &all[i]
-		if !live[t.Workload] && c.includes(t.Workload) {
+		if s.byKey[t.Workload] == nil && c.includes(t.Workload) {
 			cause := idle(t)
 			byCause[cause] = append(byCause[cause], report.ShortName(t.Workload))
 		}

@@ -131,11 +131,12 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	for i := range all {
 		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
 	}
-	s := &scene{now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
+	s := &scene{now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false), byKey: map[cluster.Workload]*workload{}}
 	replicas := map[cluster.Workload]int{}
 	for i := range all {
 		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}
 		s.workloads = append(s.workloads, w)
+		s.byKey[w.key] = w
 		replicas[w.key] = recentPods(&all[i])
 	}
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })

@@ -101,7 +101,7 @@ type source struct {
 // readings are the values that pages are made of.
 type readings struct {
 	state   reading[*web.State]
-	samples reading[[]usage.Sample]
+	samples reading[metrics.Reading]
 	recent  reading[[]overview.Entry]
 	surplus reading[*overview.Surplus]
 	stored  reading[storedUsage]
@@ -260,7 +260,7 @@ const allPatience = 4 * time.Second
 func (s *source) prefetch(ctx context.Context) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // do not wait
-	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
+	_, _, _ = s.samples.get(ended, freshUsage, s.usage)
 	_, _, _ = s.own.get(ended, freshHealth, s.registrations)
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
@@ -293,16 +293,11 @@ func (s *source) addPlan(ctx context.Context, state *web.State, in *overview.Wor
 	}
 }
 
-func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
-	r, err := s.usage(ctx)
-	return r.Samples, err
-}
-
 func (s *source) compute(ctx context.Context) (*web.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, allPatience)
 	defer cancel()
 	s.prefetch(ctx)
-	samples, _, usageErr := s.samples.get(ctx, freshUsage, s.readUsage)
+	used, _, usageErr := s.samples.get(ctx, freshUsage, s.usage)
 	now := time.Now()
 	state := &web.State{Excluded: s.excluded}
 	s.health(state, now)
@@ -313,7 +308,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
 	in := overview.World{
-		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
+		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: used.Samples, StartupBoost: s.startupBoost,
 		Selectors: s.world.Selectors(), Tolerations: s.world.Tolerations(),
 	}
 	if state.NoPods {

@@ -98,15 +98,9 @@ var leaseNames = map[string][]string{
 
 // ElectionLeases are the names of the leases of leader election.
 func ElectionLeases() []string {
-	var out []string
-	for _, part := range [...]string{"recommender", "updater"} {
-		for _, name := range leaseNames[part] {
-			if !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
+	all := slices.Concat(leaseNames["recommender"], leaseNames["updater"])
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // HealthOf returns the health of the parts of podfit.

@@ -48,21 +48,15 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 
 // subjectsOf returns the containers that have a recommendation.
 func subjectsOf(w *World, o *Overview) []review.Subject {
-	places := make(map[cluster.Workload]map[string][]review.Place, len(o.Rows))
+	places := make(map[usage.Ref][]review.Place, len(o.Rows))
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder {
 			continue
 		}
-		key := p.Workload()
-		containers := places[key]
-		if containers == nil {
-			containers = make(map[string][]review.Place, len(p.Containers))
-			places[key] = containers
-		}
 		for i := range p.Containers {
 			requests, _ := p.Containers[i].Running()
-			name := p.Containers[i].Name
-			containers[name] = append(containers[name], review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
+			ref := usage.Ref{Workload: p.Workload(), Container: p.Containers[i].Name}
+			places[ref] = append(places[ref], review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		}
 	}
 	var out []review.Subject
@@ -72,7 +66,7 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 				continue
 			}
 			s := c.Subject
-			s.Places = places[row.Workload][c.Container]
+			s.Places = places[usage.Ref{Workload: row.Workload, Container: c.Container}]
 			s.Targets = c.targets(row.Profile)
 			out = append(out, s)
 		}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"podfit.dev/podfit/internal/core/overview"
@@ -64,7 +65,7 @@ type AccessConfig struct {
 // Access decides who sees what. It is safe for several goroutines.
 type Access struct {
 	c       AccessConfig
-	reviews chan struct{} // limits concurrent reviews
+	reviews *semaphore.Weighted // limits concurrent reviews
 
 	users   *cache.LRUExpireCache // *overview.User by the checksum of the token
 	refused *cache.LRUExpireCache // checksums of refused tokens, apart from users, so that they displace none
@@ -92,7 +93,7 @@ const (
 // NewAccess returns an Access.
 func NewAccess(c AccessConfig) *Access {
 	return &Access{
-		c: c, reviews: make(chan struct{}, maxReviews),
+		c: c, reviews: semaphore.NewWeighted(maxReviews),
 		users: cache.NewLRUExpireCache(maxKnown), refused: cache.NewLRUExpireCache(maxKnown), rights: cache.NewLRUExpireCache(maxKnown),
 	}
 }
@@ -165,28 +166,16 @@ func bearer(r *http.Request) string {
 }
 
 func (a *Access) authenticate(ctx context.Context, token string) (overview.User, bool, error) {
-	if err := a.enter(ctx); err != nil {
-		return overview.User{}, false, err
+	if err := a.reviews.Acquire(ctx, 1); err != nil {
+		return overview.User{}, false, fmt.Errorf("wait for other reviews: %w", err)
 	}
-	defer a.leave()
+	defer a.reviews.Release(1)
 	u, ok, err := a.c.Reviewer.Authenticate(ctx, token)
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err() // an answer after the timeout does not count
 	}
 	return u, ok, err
 }
-
-// enter waits until another review may start.
-func (a *Access) enter(ctx context.Context) error {
-	select {
-	case a.reviews <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for other reviews: %w", ctx.Err())
-	}
-}
-
-func (a *Access) leave() { <-a.reviews }
 
 // proxied returns the user that a proxy names. Groups of Kubernetes itself are ignored, because only the API server assigns them.
 func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
@@ -278,10 +267,10 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 }
 
 func (a *Access) mayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
-	if err := a.enter(ctx); err != nil {
-		return false, err
+	if err := a.reviews.Acquire(ctx, 1); err != nil {
+		return false, fmt.Errorf("wait for other reviews: %w", err)
 	}
-	defer a.leave()
+	defer a.reviews.Release(1)
 	may, err := a.c.Reviewer.MayList(ctx, u, namespace)
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), errors.New("the answer came too late"))
