@@ -96,25 +96,22 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 	return j.provisionalSubjects(c), nil
 }
 
-// provisionalSubjects returns the subjects according to the samples of minutes. More samples may be added after it.
+// provisionalSubjects returns the subjects according to the samples of minutes. Their requests are not lowered, and those with a young
+// recommendation stay. More samples may be added after it.
 func (j *job) provisionalSubjects(c *collector) []review.Subject {
 	subjects := j.subjects(c)
 	for i := range subjects {
-		j.provisional(&subjects[i])
-	}
-	return subjects
-}
-
-// provisional marks a subject whose usage was read for minutes. Its requests are not lowered, and those with a young recommendation stay.
-func (j *job) provisional(s *review.Subject) {
-	s.Evidence.Provisional = true
-	young := s.Evidence.Young() && !j.config.IncludeYoung
-	for i, res := range cluster.All {
-		to, ok := s.Targets[0].Amount.Get(res)
-		if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[i].IsKept() {
-			s.Kept[i] = review.Kept{Reason: review.Provisional}
+		s := &subjects[i]
+		s.Evidence.Provisional = true
+		young := s.Evidence.Young() && !j.config.IncludeYoung
+		for k, res := range cluster.All {
+			to, ok := s.Targets[0].Amount.Get(res)
+			if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[k].IsKept() {
+				s.Kept[k] = review.Kept{Reason: review.Provisional}
+			}
 		}
 	}
+	return subjects
 }
 
 // readTrace returns the subjects of a trace. A trace has no requests, so only the recommendations are known.

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -98,13 +99,7 @@ type Evidence struct {
 const PeakDays = 7
 
 // Peak returns the highest memory usage of the last days.
-func (e *Evidence) Peak() int64 {
-	peak := int64(0)
-	for _, p := range e.DayPeaks {
-		peak = max(peak, p)
-	}
-	return peak
-}
+func (e *Evidence) Peak() int64 { return slices.Max(e.DayPeaks[:]) }
 
 // Kill adds OOM kills of one pod, of which the last was at a time.
 func (e *Evidence) Kill(at time.Time, n int) {

@@ -5,7 +5,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -420,14 +419,4 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	}
 	p.Body = view
 	h.show(w, r, "about", p, view)
-}
-
-// historyTimeout bounds how long a page waits for the stored usage of a workload.
-const historyTimeout = 5 * time.Second
-
-// readHistory reads the stored usage of a workload. If that fails, the page shows the rest.
-func (h *handler) readHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
-	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
-	defer cancel()
-	return h.Source.History(ctx, row)
 }

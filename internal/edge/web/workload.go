@@ -182,6 +182,9 @@ type command struct {
 	Line  string `json:"line"`
 }
 
+// historyTimeout bounds how long a page waits for the stored usage of a workload.
+const historyTimeout = 5 * time.Second
+
 func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.Viewer, parts []string, q query) {
 	namespace := parts[0]
 	kind := parts[1]
@@ -209,10 +212,12 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.CanExplain = h.Explain != nil
 	why := h.explain(r.Context(), row.Workload, v, asked || q.text("format") != "json" && s.Overview.Pods <= explainPods)
 	began := h.during(w, r, &page{Title: title, Section: "workloads", Charts: true}, func() {
-		history, err = h.readHistory(r.Context(), row)
+		ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
+		defer cancel()
+		history, err = h.Source.History(ctx, row)
 		view.add(why, asked)
 	})
-	if err != nil {
+	if err != nil { // the page shows the rest
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
 	}

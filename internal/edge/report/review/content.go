@@ -393,15 +393,15 @@ func templateCell(row *core.Row) string {
 	case row.Template.Requests == row.Requests:
 		return "other limits"
 	}
-	var parts []string
-	for _, res := range cluster.All {
-		part := "none"
-		if v, ok := row.Template.Requests.Get(res); ok {
-			part = wording.Cell(res, v)
-		}
-		parts = append(parts, part)
+	return cell(row.Template.Requests, cluster.CPU, "none") + ", " + cell(row.Template.Requests, cluster.Memory, "none")
+}
+
+// cell returns an amount, or another text if it is not set.
+func cell(r cluster.Resources, res cluster.Resource, otherwise string) string {
+	if v, ok := r.Get(res); ok {
+		return wording.Cell(res, v)
 	}
-	return strings.Join(parts, ", ")
+	return otherwise
 }
 
 // other returns the recommendation of another profile.
@@ -518,28 +518,22 @@ func changed(row *core.Row, res cluster.Resource) string {
 	kept := row.KeptFor(res)
 	before, had := row.Requests.Get(res)
 	after, has := row.Request.Get(res)
-	young, _ := row.Young.Get(res)
+	from := cell(row.Requests, res, "none")
 	switch {
-	case row.OnlyShown(res) && had:
-		return wording.Cell(res, before) + ", young " + wording.Cell(res, young)
-	case row.OnlyShown(res) && len(row.Places) == 0:
-		return "young " + wording.Cell(res, young)
+	case row.OnlyShown(res) && !had && len(row.Places) == 0:
+		return "young " + wording.Cell(res, row.Young.Amount(res))
 	case row.OnlyShown(res):
-		return "none, young " + wording.Cell(res, young)
+		return from + ", young " + wording.Cell(res, row.Young.Amount(res))
 	case kept.IsKept() && row.Confidence > core.None:
-		return keeping(kept.Reason)
+		return keeping[kept.Reason]
 	case row.Confidence == core.None && had:
-		return wording.Cell(res, before)
+		return from
 	case row.Confidence == core.None || !has:
 		return "–"
 	case len(row.Places) == 0:
 		return wording.Cell(res, after)
-	case had && wording.Cell(res, before) == wording.Cell(res, after): // a difference that is not shown is none for a person
+	case had && from == wording.Cell(res, after): // a difference that is not shown is none for a person
 		return "keep"
-	}
-	from := "none"
-	if had {
-		from = wording.Cell(res, before)
 	}
 	text := from + " → " + wording.Cell(res, after)
 	if after > before {
@@ -548,31 +542,18 @@ func changed(row *core.Row, res cluster.Resource) string {
 	return text
 }
 
-func keeping(reason core.KeptReason) string {
-	switch reason {
-	case core.ScaledByHPA, core.SeveralMetrics:
-		return "keep (HPA)"
-	case core.NotControlled:
-		return "keep (VPA)"
-	case core.Provisional:
-		return "keep (provisional)"
-	case core.NotKept, core.FollowsHPA:
-	}
-	return "keep"
+// keeping says why a request is kept.
+var keeping = map[core.KeptReason]string{
+	core.ScaledByHPA: "keep (HPA)", core.SeveralMetrics: "keep (HPA)", core.NotControlled: "keep (VPA)", core.Provisional: "keep (provisional)",
 }
 
 func limitChange(row *core.Row, res cluster.Resource) string {
 	before, had := row.Limits.Get(res)
 	after, has := row.Limit.Get(res)
-	switch {
-	case !had && !has:
-		return "–"
-	case had && !has:
-		return wording.Cell(res, before) + " → none"
-	case had && before == after:
-		return wording.Cell(res, before)
+	if had == has && before == after {
+		return cell(row.Limits, res, "–")
 	}
-	return wording.Cell(res, before) + " → " + wording.Cell(res, after)
+	return cell(row.Limits, res, "none") + " → " + cell(row.Limit, res, "none")
 }
 
 // why returns the findings of a row, or why there is no recommendation, and what the user must do with it.
