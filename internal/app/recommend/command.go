@@ -131,7 +131,11 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 	source := j.config.source()
 	unreadable := ""
 	if from != nil {
-		subjects, err := j.readPrometheus(ctx, clients, s, from)
+		var subjects []review.Subject
+		recorded, err := j.newHistory(ctx, clients, from)
+		if err == nil {
+			subjects, err = j.readHistory(ctx, recorded, s)
+		}
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
 			config.Source, config.Window, config.Peaks = from.Name, j.config.window(), true
 			j.noteUnused(s, "for", config.Source)
@@ -186,14 +190,6 @@ func (j *job) announce(unreadable string) {
 	}
 	text += ". "
 	fmt.Fprintln(j.streams.Err, terminal.Plain(text+unreadable))
-}
-
-func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
-	h, err := j.newHistory(ctx, clients, from)
-	if err != nil {
-		return nil, err
-	}
-	return j.readHistory(ctx, h, s)
 }
 
 // prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
@@ -253,11 +249,12 @@ func (c *Config) scopeText() string {
 
 // books returns a book without usage for each profile.
 func (j *job) books(s *scene) []*book {
-	if len(j.config.Profiles) == 0 {
-		return []*book{newBook("", s)}
+	profiles := j.config.Profiles
+	if len(profiles) == 0 {
+		profiles = []string{""}
 	}
 	var out []*book
-	for _, name := range j.config.Profiles {
+	for _, name := range profiles {
 		out = append(out, newBook(name, s))
 	}
 	return out
@@ -378,7 +375,7 @@ func (j *job) review(s *scene, config review.Config, subjects []review.Subject) 
 	if len(config.Profiles) == 0 {
 		config.Profiles = []string{profilesOf(subjects)}
 	}
-	config.Limits, _ = review.ParseLimitRule(c.Limits)
+	config.Limits = review.LimitRule(c.Limits)
 	config.IncludeYoung = c.IncludeYoung
 	config.Missing = s.missing
 	config.Notes = s.notes

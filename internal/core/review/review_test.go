@@ -192,7 +192,7 @@ func TestConfidence_hoursWithSamples_giveLevel(t *testing.T) {
 func TestLimits_rules_keepLimitsAboveRequests(t *testing.T) {
 	before, limits := cluster.Amounts(1000, gib), cluster.Amounts(2000, 2*gib)
 	for _, tt := range []struct {
-		rule   string
+		rule   LimitRule
 		after  cluster.Resources
 		limits cluster.Resources
 		want   cluster.Resources
@@ -207,16 +207,9 @@ func TestLimits_rules_keepLimitsAboveRequests(t *testing.T) {
 		{"memory-only", cluster.Amounts(500, 3*gib), limits, cluster.Resources{Memory: 6 * gib, Has: cluster.Of(cluster.Memory)}},
 		{"keep", cluster.Amounts(500, gib), cluster.Resources{}, cluster.Resources{}},
 	} {
-		rule, ok := ParseLimitRule(tt.rule)
-		if !ok {
-			t.Fatal(tt.rule)
-		}
-		if got := rule.apply(tt.limits, before, tt.after); got != tt.want {
+		if got := tt.rule.apply(tt.limits, before, tt.after); got != tt.want {
 			t.Errorf("%s, requests %v: got limits %v, want %v", tt.rule, tt.after, got, tt.want)
 		}
-	}
-	if _, ok := ParseLimitRule("some"); ok {
-		t.Error("got a rule for an unknown name")
 	}
 }
 

@@ -383,7 +383,7 @@ func TestKustomize_patches_leaveExactlyTheReportedRequests(t *testing.T) {
 	for _, rule := range core.LimitRules() {
 		r := example()
 		config := r.Config
-		config.Limits, _ = core.ParseLimitRule(rule)
+		config.Limits = core.LimitRule(rule)
 		var subjects []core.Subject
 		for _, row := range r.Rows {
 			subjects = append(subjects, row.Subject)
