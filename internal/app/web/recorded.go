@@ -129,16 +129,10 @@ func peaksOf(hours []survey.Hour, container string, res cluster.Resource) (out [
 	return out
 }
 
-// between returns the peaks of some time; they are sorted. The usage of a VPA that was removed long ago, or that was stored while the clock was ahead, would
+// between returns the peaks of some time. The usage of a VPA that was removed long ago, or that was stored while the clock was ahead, would
 // make the chart too long.
 func between(oldest, newest time.Time, peaks []overview.Peak) []overview.Peak {
-	for len(peaks) > 0 && peaks[0].At.Before(oldest) {
-		peaks = peaks[1:]
-	}
-	for len(peaks) > 0 && peaks[len(peaks)-1].At.After(newest) {
-		peaks = peaks[:len(peaks)-1]
-	}
-	return peaks
+	return slices.DeleteFunc(slices.Clone(peaks), func(p overview.Peak) bool { return p.At.Before(oldest) || p.At.After(newest) })
 }
 
 // historyOf returns the history of a container. It adds one if there is none.

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -51,18 +52,10 @@ type Peak struct {
 // Fill returns stored peaks with recorded ones in the hours that the stored ones lack, and how many of them are recorded. All are sorted, the
 // oldest first.
 func Fill(stored, recorded []Peak) (all []Peak, filled int) {
-	for len(recorded) > 0 || len(stored) > 0 {
-		from := &stored
-		if len(stored) == 0 || len(recorded) > 0 && recorded[0].At.Before(stored[0].At) {
-			from = &recorded
-			filled++
-		} else if len(recorded) > 0 && recorded[0].At.Equal(stored[0].At) {
-			recorded = recorded[1:]
-		}
-		all = append(all, (*from)[0])
-		*from = (*from)[1:]
-	}
-	return all, filled
+	all = slices.Concat(stored, recorded)
+	slices.SortStableFunc(all, func(a, b Peak) int { return a.At.Compare(b.At) })
+	all = slices.CompactFunc(all, func(a, b Peak) bool { return a.At.Equal(b.At) }) // keeps the first, which is stored
+	return all, len(all) - len(stored)
 }
 
 // PeaksOf returns the stored peaks of the last days.

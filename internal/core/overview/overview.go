@@ -253,21 +253,6 @@ func (t *Totals) add(other *Totals) {
 	t.Recommended = t.Recommended.Add(other.Recommended)
 }
 
-// For returns the part of the overview that a viewer may see who has rights in some namespaces. Nodes and their capacity belong to the
-// cluster, so they are not part of it.
-func (o *Overview) For(namespaces map[string]bool) *Overview {
-	out := &Overview{At: o.At, UsageSeen: o.UsageSeen}
-	for _, row := range o.Rows {
-		if namespaces[row.Workload.Namespace] {
-			out.Rows = append(out.Rows, row)
-			out.Totals.add(&row.Totals)
-			out.Pods += row.Pods
-		}
-	}
-	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r *Resize) bool { return !namespaces[r.Pod.Namespace] })
-	return out
-}
-
 // Row returns the row of a workload by namespace, kind and name, or nil. A group is compared only if it is not "".
 func (o *Overview) Row(namespace, kind, name, group string) *Row {
 	first := cluster.Workload{Namespace: namespace, Kind: kind, Name: name}
