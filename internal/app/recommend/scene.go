@@ -84,10 +84,13 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
 	}
 	for _, u := range unread {
-		if u.Resource == "nodes" && apierrors.IsForbidden(u.Err) {
+		switch {
+		case u.Resource == "nodes" && apierrors.IsForbidden(u.Err):
 			s.notes = append(s.notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
-		} else {
-			s.missing = append(s.missing, gap(&u))
+		case apierrors.IsForbidden(u.Err):
+			s.missing = append(s.missing, "no right to list "+u.Resource)
+		default:
+			s.missing = append(s.missing, fmt.Sprintf("%s: %v", u.Resource, u.Err))
 		}
 		s.whole = s.whole && u.Resource != "nodes"
 	}
@@ -132,14 +135,6 @@ func load(ctx context.Context, world *watcher.World, namespace string) ([]watche
 		}
 	}
 	return optional, ctx.Err()
-}
-
-// gap describes an optional resource that could not be listed.
-func gap(u *watcher.Unread) string {
-	if apierrors.IsForbidden(u.Err) {
-		return "no right to list " + u.Resource
-	}
-	return fmt.Sprintf("%s: %v", u.Resource, u.Err)
 }
 
 // gather groups the live pods by workload.

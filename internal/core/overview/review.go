@@ -67,19 +67,13 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 			}
 			s := c.Subject
 			s.Places = places[usage.Ref{Workload: row.Workload, Container: c.Container}]
-			s.Targets = c.targets(row.Profile)
+			if !c.Target.Has.Empty() { // containers do not keep it as a target of the profile, because there are many
+				s.Targets = []review.Target{{Profile: row.Profile, Amount: c.Target}}
+			}
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-// targets returns the recommendation as the target of a profile. Containers do not keep it, because there are many.
-func (c *Container) targets(profile string) []review.Target {
-	if c.Target.Has.Empty() {
-		return nil
-	}
-	return []review.Target{{Profile: profile, Amount: c.Target}}
 }
 
 // Priced returns the review of the container with the money and the waste of the surplus if prices are known, and whether its waste is known.
