@@ -198,7 +198,7 @@ func (c *Container) finish(now time.Time) {
 	c.Evidence = &own
 	c.Row = review.RowOf(&c.Subject)
 	c.Young = young                                // without Targets, which are not kept, the review does not know it
-	c.Targets = nil                                // see targets
+	c.Targets = nil                                // see subjectsOf
 	if len(c.Findings) == 0 && stored.Kills == 0 { // what the pods show now changes nothing
 		c.Evidence = stored
 	}
