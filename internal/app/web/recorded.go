@@ -137,10 +137,8 @@ func between(oldest, newest time.Time, peaks []overview.Peak) []overview.Peak {
 
 // historyOf returns the history of a container. It adds one if there is none.
 func historyOf(h *overview.History, name string) *overview.ContainerHistory {
-	for i := range h.Containers {
-		if h.Containers[i].Name == name {
-			return &h.Containers[i]
-		}
+	if c := cluster.Find(h.Containers, func(c *overview.ContainerHistory) bool { return c.Name == name }); c != nil {
+		return c
 	}
 	h.Containers = append(h.Containers, overview.ContainerHistory{Name: name})
 	return &h.Containers[len(h.Containers)-1]

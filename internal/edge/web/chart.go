@@ -74,11 +74,9 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 	}
 	var out []chartView
 	for _, c := range row.Containers {
-		stored := overview.ContainerHistory{Name: c.Container}
-		for j := range history.Containers {
-			if history.Containers[j].Name == c.Container {
-				stored = history.Containers[j]
-			}
+		stored := cluster.Find(history.Containers, func(h *overview.ContainerHistory) bool { return h.Name == c.Container })
+		if stored == nil {
+			stored = new(overview.ContainerHistory)
 		}
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 			peaks := stored.Memory
@@ -103,7 +101,7 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				view.Data.scale()
 				view.SVG = view.drawPeaks()
 			case len(buckets) > 0:
-				view.histogram(buckets, unit.used, &stored, now)
+				view.histogram(buckets, unit.used, stored, now)
 				view.Data.scale()
 				view.SVG = view.drawHistogram()
 			default:
