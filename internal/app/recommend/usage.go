@@ -128,7 +128,10 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	for i := range all {
 		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
 	}
-	s := &scene{now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false), byKey: map[cluster.Workload]*workload{}}
+	s := &scene{
+		now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), byKey: map[cluster.Workload]*workload{},
+		catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+	}
 	replicas := map[cluster.Workload]int{}
 	for i := range all {
 		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}

@@ -55,7 +55,9 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
-func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) (*usage.Store, *sizing.Workloads) {
+func restore(
+	now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored,
+) (*usage.Store, *sizing.Workloads) {
 	store := usage.NewStore(usage.DefaultConfig())
 	workloads := sizing.NewWorkloads()
 	store.Tick(now)

@@ -197,9 +197,10 @@ func (c *Container) finish(now time.Time) {
 	freed, young := c.Freed, c.Young
 	c.Evidence = &own
 	c.Row = review.RowOf(&c.Subject)
-	c.Young = young                                // without Targets, which are not kept, the review does not know it
-	c.Targets = nil                                // see subjectsOf
-	if len(c.Findings) == 0 && stored.Kills == 0 { // what the pods show now changes nothing
+	c.Young = young // without Targets, which are not kept, the review does not know it
+	c.Targets = nil // see subjectsOf
+	changed := len(c.Findings) > 0 || stored.Kills > 0
+	if !changed { // by what the pods show now
 		c.Evidence = stored
 	}
 	for _, res := range cluster.All {

@@ -64,7 +64,8 @@ func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices: %s: %w", path, err)
 	}
-	out := review.Prices{PriceSource: review.PriceSource{Currency: f.Currency, From: path}, Default: f.base(), Nodes: make(map[string]review.Price, len(nodes))}
+	from := review.PriceSource{Currency: f.Currency, From: path}
+	out := review.Prices{PriceSource: from, Default: f.base(), Nodes: make(map[string]review.Price, len(nodes))}
 	for i := range nodes {
 		out.Nodes[nodes[i].Name] = f.of(&nodes[i])
 	}
