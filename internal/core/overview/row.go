@@ -199,9 +199,8 @@ func (c *Container) finish(now time.Time) {
 	c.Row = review.RowOf(&c.Subject)
 	c.Young = young // without Targets, which are not kept, the review does not know it
 	c.Targets = nil // see subjectsOf
-	changed := len(c.Findings) > 0 || stored.Kills > 0
-	if !changed { // by what the pods show now
-		c.Evidence = stored
+	if len(c.Findings) == 0 && stored.Kills == 0 {
+		c.Evidence = stored // what the pods show now changes nothing
 	}
 	for _, res := range cluster.All {
 		if c.Replicas > 0 && c.Confidence > review.None && c.Request.Has.Has(res) {
