@@ -28,7 +28,7 @@ type book struct {
 // newBook returns a book without usage that tracks the pods of the reviewed workloads.
 func newBook(profile string, s *scene) *book {
 	b := &book{profile: profile, scene: s, store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), sizedBy: map[cluster.Workload]*cluster.Autoscaler{}}
-	b.store.Tick(s.now)
+	b.store.Tick(s.Now)
 	assignments := make(sizing.Assignments, len(s.workloads))
 	for _, w := range s.workloads {
 		a := b.autoscaler(w)
@@ -38,9 +38,9 @@ func newBook(profile string, s *scene) *book {
 	}
 	var nodes *fleet.Nodes
 	if assignments.NodeBound() {
-		nodes = fleet.NewNodes(s.nodes, s.selectors)
+		nodes = fleet.NewNodes(s.Nodes, s.Selectors)
 	}
-	b.workloads.Apply(b.store, s.now, s.snapshot, assignments, nodes)
+	b.workloads.Apply(b.store, s.Now, s.snapshot, assignments, nodes)
 	return b
 }
 
@@ -79,7 +79,7 @@ func (b *book) advise(w *workload) []cluster.Advice {
 		return nil
 	}
 	p := b.workloads.Profile(choice, w.key)
-	recommended := recommend.Workload(p.Params, p.Estimator, b.store, a, w.key, b.scene.now)
+	recommended := recommend.Workload(p.Params, p.Estimator, b.store, a, w.key, b.scene.Now)
 	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 

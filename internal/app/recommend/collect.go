@@ -67,7 +67,7 @@ func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
 		taken = b.store.Observe(s)
 	}
 	if !taken.Empty() {
-		as.to.add(&s, taken, c.scene.now)
+		as.to.add(&s, taken, c.scene.Now)
 	}
 }
 

@@ -94,7 +94,7 @@ func (j *job) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return j.report(s, review.Config{Cluster: j.config.Trace, Source: "trace"}, subjects)
+		return j.report(s, subjects)
 	}
 	c := &j.config
 	clients, err := c.connect(ctx)
@@ -112,22 +112,22 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	config := review.Config{Cluster: c.Kube.ClusterName(clients)}
-	if config.Prices, err = j.prices(ctx, s, from); err != nil {
+	s.Cluster = c.Kube.ClusterName(clients)
+	if s.Prices, err = j.prices(ctx, s, from); err != nil {
 		return interrupted(ctx, err)
 	}
-	subjects, err := j.read(ctx, clients, s, from, &config)
+	subjects, err := j.read(ctx, clients, s, from)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if names := s.otherProfiles(); len(names) > 0 && config.Source != review.SourceVPAs && len(c.Profiles) == 0 {
-		s.missing = append(s.missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
+	if names := s.otherProfiles(); len(names) > 0 && s.Source != review.SourceVPAs && len(c.Profiles) == 0 {
+		s.Missing = append(s.Missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
 	}
-	return j.report(s, config, subjects)
+	return j.report(s, subjects)
 }
 
 // read reads usage from the source, and sets the source, the notes and the gaps of the report.
-func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint, config *review.Config) ([]review.Subject, error) {
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
 	source := j.config.source()
 	unreadable := ""
 	if from != nil {
@@ -137,12 +137,12 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 			subjects, err = j.readHistory(ctx, recorded, s)
 		}
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
-			config.Source, config.Window, config.Peaks = from.Name, j.config.window(), true
-			j.noteUnused(s, "for", config.Source)
+			s.Source, s.Window, s.Peaks = from.Name, j.config.window(), true
+			j.noteUnused(s, "for")
 			return subjects, err
 		}
 		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.Name, err)
-		s.notes = append(s.notes, unreadable)
+		s.Notes = append(s.Notes, unreadable)
 	}
 	if source == sourceAuto {
 		source = sourceMetrics
@@ -151,9 +151,9 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		}
 	}
 	if source == sourceCluster {
-		config.Source = review.SourceVPAs
-		j.noteUnused(s, "for", config.Source)
-		j.noteUnused(s, "history", config.Source)
+		s.Source = review.SourceVPAs
+		j.noteUnused(s, "for")
+		j.noteUnused(s, "history")
 		return j.readStored(ctx, clients, s)
 	}
 	sampler, err := metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
@@ -161,17 +161,17 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		return nil, err
 	}
 	j.announce(unreadable)
-	config.Source = "Metrics API"
-	config.Window = j.config.For
-	j.noteUnused(s, "history", config.Source)
-	return j.readMetrics(ctx, sampler, s, *config)
+	s.Source = "Metrics API"
+	s.Window = j.config.For
+	j.noteUnused(s, "history")
+	return j.readMetrics(ctx, sampler, s)
 }
 
 // noteUnused adds a note if a flag for another source of usage is set: for or history.
-func (j *job) noteUnused(s *scene, flag, source string) {
+func (j *job) noteUnused(s *scene, flag string) {
 	defaults := Defaults()
 	if flag == "for" && j.config.For != defaults.For || flag == "history" && j.config.History != defaults.History {
-		s.notes = append(s.notes, "--"+flag+" has no effect, because usage is from "+source+".")
+		s.Notes = append(s.Notes, "--"+flag+" has no effect, because usage is from "+s.Source+".")
 	}
 }
 
@@ -199,15 +199,15 @@ func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndp
 	case c.NoMoney:
 		return review.Prices{}, nil
 	case c.Prices != "":
-		return price.ReadFile(c.Prices, s.nodes)
+		return price.ReadFile(c.Prices, s.Nodes)
 	case c.OpenCost != "":
 		transport, err := c.Transport()
 		if err != nil {
 			return review.Prices{}, err
 		}
-		return price.OpenCost(ctx, c.OpenCost, transport, s.nodes, s.now)
+		return price.OpenCost(ctx, c.OpenCost, transport, s.Nodes, s.Now)
 	case from != nil:
-		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.nodes, s.now)
+		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.Nodes, s.Now)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
@@ -285,7 +285,7 @@ func (j *job) allSubjects(
 		}
 		for _, container := range w.containers {
 			known := evidence(w, container)
-			known.AddStatusKills(w.live, container, s.now.Add(-j.config.window()))
+			known.AddStatusKills(w.live, container, s.Now.Add(-j.config.window()))
 			subject := j.subject(s, w, container, books, advice)
 			subject.Evidence = &known
 			out = append(out, subject)
@@ -355,8 +355,8 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 }
 
 // report writes the report and returns an error for the exit code.
-func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
-	r, o := j.review(s, config, subjects)
+func (j *job) report(s *scene, subjects []review.Subject) error {
+	r, o := j.review(s, subjects)
 	young := slices.ContainsFunc(r.Rows, func(r *review.Row) bool { return !r.Young.Has.Empty() })
 	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.config.Output) {
 		fmt.Fprintln(j.streams.Err, "Numbers from less than 6 hours of usage are not in the manifests (--include-young).")
@@ -368,22 +368,17 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 }
 
 // review returns the report and how it is shown.
-func (j *job) review(s *scene, config review.Config, subjects []review.Subject) (*review.Report, report.Options) {
+func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, report.Options) {
 	c := &j.config
-	config.Now = s.now
+	config := s.Config
 	config.Profiles = c.Profiles
 	if len(config.Profiles) == 0 {
 		config.Profiles = []string{profilesOf(subjects)}
 	}
 	config.Limits = review.LimitRule(c.Limits)
 	config.IncludeYoung = c.IncludeYoung
-	config.Missing = s.missing
-	config.Notes = s.notes
-	config.Nodes = s.nodes
 	if s.whole {
 		config.Pods = s.snapshot.Pods
-		config.Selectors = s.selectors
-		config.Tolerations = s.tolerations
 	}
 	r := review.New(config, subjects)
 	width, _, onTerminal := process.TerminalSize(j.streams.Out)

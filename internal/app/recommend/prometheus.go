@@ -88,12 +88,12 @@ func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends. Whole days are read, because these are
 // cached, and what is older than the window does not count.
 func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
-	since := s.now.Add(-j.config.window())
-	plan, err := from.Plan(ctx, s.namespaces(), since, s.now)
+	since := s.Now.Add(-j.config.window())
+	plan, err := from.Plan(ctx, s.namespaces(), since, s.Now)
 	if err != nil {
 		return nil, explained(err)
 	}
-	s.notes = append(s.notes, plan.Notes...)
+	s.Notes = append(s.Notes, plan.Notes...)
 	c := newCollector(s, j.books(s))
 	c.throttling = !slices.Contains(plan.NotRecorded, survey.Throttled)
 	stop := j.showProgress(from)
@@ -106,16 +106,16 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 			}
 		}
 		gaps = append(gaps, part.Gaps...)
-		s.notes = append(s.notes, part.Notes...)
+		s.Notes = append(s.Notes, part.Notes...)
 		for _, text := range part.Partial {
-			s.missing = append(s.missing, "the server may have omitted series: "+text)
+			s.Missing = append(s.Missing, "the server may have omitted series: "+text)
 		}
 		if err != nil && ctx.Err() == nil && len(c.evidence) == 0 {
 			return nil, explained(err)
 		}
 	}
 	gaps = slices.DeleteFunc(gaps, func(g survey.Gap) bool { return !g.To.After(since) })
-	s.missing = append(s.missing, missing(survey.Merge(gaps))...)
+	s.Missing = append(s.Missing, missing(survey.Merge(gaps))...)
 	return j.subjects(c), nil
 }
 

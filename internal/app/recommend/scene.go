@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
@@ -26,21 +27,16 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// A scene is the state of the cluster that a review is about.
+// A scene is the state of the cluster that a review is about, with what is known of its report.
 type scene struct {
-	now         time.Time
-	snapshot    *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
-	workloads   []*workload       // that are reviewed, sorted
-	byKey       map[cluster.Workload]*workload
-	evictions   []usage.OOM
-	nodes       []cluster.Node
-	selectors   []cluster.NodeSelector
-	tolerations []cluster.Tolerations
-	templates   map[cluster.Workload]*kube.Template
-	whole       bool // all pods and nodes of the cluster are known
-	catalog     *sizing.Catalog
-	missing     []string // what could not be read
-	notes       []string // what a reader of the report should know
+	review.Config
+	snapshot  *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
+	workloads []*workload       // that are reviewed, sorted
+	byKey     map[cluster.Workload]*workload
+	evictions []usage.OOM
+	templates map[cluster.Workload]*kube.Template
+	whole     bool // all pods and nodes of the cluster are known
+	catalog   *sizing.Catalog
 
 	unreadProfiles bool // SizingProfiles could not be read
 	unread         bool // the stored usage could not be read
@@ -80,17 +76,17 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		return nil, err
 	}
 	s := &scene{
-		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(),
-		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
+		Config:    review.Config{Now: time.Now(), Nodes: world.Nodes(), Selectors: world.Selectors(), Tolerations: world.Tolerations()},
+		evictions: world.MemoryEvictions(), whole: c.onlyNamespace() == "",
 	}
 	for _, u := range unread {
 		switch {
 		case u.Resource == "nodes" && apierrors.IsForbidden(u.Err):
-			s.notes = append(s.notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
+			s.Notes = append(s.Notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
 		case apierrors.IsForbidden(u.Err):
-			s.missing = append(s.missing, "no right to list "+u.Resource)
+			s.Missing = append(s.Missing, "no right to list "+u.Resource)
 		default:
-			s.missing = append(s.missing, fmt.Sprintf("%s: %v", u.Resource, u.Err))
+			s.Missing = append(s.Missing, fmt.Sprintf("%s: %v", u.Resource, u.Err))
 		}
 		s.whole = s.whole && u.Resource != "nodes"
 	}
@@ -105,7 +101,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		}
 	}
 	if len(c.Excluded) > 0 {
-		s.notes = append(s.notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
+		s.Notes = append(s.Notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
 	s.noteBare()
@@ -190,7 +186,7 @@ func (s *scene) noteBare() {
 		}
 	}
 	if len(bare) > 0 && s.hasVPAs() {
-		s.notes = append(s.notes, "In "+wording.Count(len(bare), "namespace")+", workloads have no VPA. If podfit runs with --namespace-opt-in, a label of a namespace creates them: kubectl label namespace "+
+		s.Notes = append(s.Notes, "In "+wording.Count(len(bare), "namespace")+", workloads have no VPA. If podfit runs with --namespace-opt-in, a label of a namespace creates them: kubectl label namespace "+
 			strings.Join(bare[:min(len(bare), 5)], " ")+" podfit.dev/autoscale=off")
 	}
 }
@@ -200,10 +196,10 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
 	switch err := process.ReadProfiles(ctx, clients, s.catalog); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
-		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
+		s.Notes = append(s.Notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
 	case err != nil:
-		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
+		s.Missing = append(s.Missing, fmt.Sprintf("SizingProfiles: %v", err))
 	}
 }
 

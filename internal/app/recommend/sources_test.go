@@ -315,7 +315,7 @@ func TestReadHistory_timesOfDay_daysAreThoseOfTheWindow(t *testing.T) {
 		key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
 		cart := &workload{key: key, containers: []string{"app"}}
 		s := &scene{
-			now: now, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+			Config: review.Config{Now: now}, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
 			workloads: []*workload{cart}, byKey: map[cluster.Workload]*workload{key: cart},
 		}
 		j := &job{config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
@@ -561,12 +561,12 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	subjects, err := j.readMetrics(ctx, from, s, review.Config{})
+	subjects, err := j.readMetrics(ctx, from, s)
 	if err != nil {
 		return nil, s, err
 	}
 	rows := map[string]*review.Row{}
-	r := review.New(review.Config{Now: s.now, Profiles: []string{"balanced"}}, subjects)
+	r := review.New(review.Config{Now: s.Now, Profiles: []string{"balanced"}}, subjects)
 	for i := range r.Rows {
 		rows[r.Rows[i].Workload.Name] = r.Rows[i]
 	}
@@ -615,8 +615,8 @@ func TestMetrics_shortUsage_isShownAndChangesNothing(t *testing.T) {
 func TestMetrics_interrupted_keepsReadings(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rows, s, err := metricsSubjects(ctx, t, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel}, time.Minute)
-	if err != nil || len(s.missing) != 1 || rows["cart"].Evidence.Samples == 0 {
-		t.Errorf("got error %v, missing %v", err, s.missing)
+	if err != nil || len(s.Missing) != 1 || rows["cart"].Evidence.Samples == 0 {
+		t.Errorf("got error %v, missing %v", err, s.Missing)
 	}
 }
 
@@ -625,8 +625,8 @@ func TestMetrics_oneReadingFails_keepsTheOthers(t *testing.T) {
 	if err != nil || rows["cart"].Evidence.Samples == 0 {
 		t.Fatalf("got error %v", err)
 	}
-	if len(s.missing) != 1 || !strings.Contains(s.missing[0], "1 of ") || !strings.Contains(s.missing[0], "unable to handle the request") {
-		t.Errorf("missing: %v", s.missing)
+	if len(s.Missing) != 1 || !strings.Contains(s.Missing[0], "1 of ") || !strings.Contains(s.Missing[0], "unable to handle the request") {
+		t.Errorf("missing: %v", s.Missing)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clients) {
 	all, failed := clients.Templates(ctx, c.onlyNamespace())
 	for _, resource := range slices.Sorted(maps.Keys(failed)) {
-		s.missing = append(s.missing, fmt.Sprintf("pod templates of %s: %v", resource, failed[resource]))
+		s.Missing = append(s.Missing, fmt.Sprintf("pod templates of %s: %v", resource, failed[resource]))
 	}
 	s.templates = make(map[cluster.Workload]*kube.Template, len(all))
 	for i := range all {
@@ -46,7 +46,7 @@ func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
 		names := byCause[cause]
 		slices.Sort(names)
-		s.notes = append(s.notes, leftOut(cause, names))
+		s.Notes = append(s.Notes, leftOut(cause, names))
 	}
 }
 

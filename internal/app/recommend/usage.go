@@ -39,8 +39,8 @@ type sampler interface {
 }
 
 // readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends. A failed reading is an error only if
-// there is none before it: the API may be unavailable for a moment. On a terminal, each reading refines the table of a report with the config.
-func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config review.Config) ([]review.Subject, error) {
+// there is none before it: the API may be unavailable for a moment. On a terminal, each reading refines the table of the report.
+func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review.Subject, error) {
 	c := newCollector(s, j.books(s))
 	live := j.newPreview()
 	defer live.clear()
@@ -60,7 +60,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			s.missing = append(s.missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
+			s.Missing = append(s.Missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
 			break
 		}
 		reading, err := from.Read(ctx)
@@ -74,24 +74,24 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 		default:
 			readings++
 		}
-		s.now = time.Now()
+		s.Now = time.Now()
 		for _, b := range c.books {
-			b.store.Tick(s.now)
+			b.store.Tick(s.Now)
 		}
 		if err == nil {
 			for i := range reading.Samples {
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		live.draw(j, c, config, end.Sub(s.now))
-		bar.show(float64(s.now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
-		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
+		live.draw(j, c, end.Sub(s.Now))
+		bar.show(float64(s.Now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
+		if readings+len(failures) > 1 && !s.Now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
 		timer.Reset(j.interval)
 	}
 	if n := len(failures); n > 0 {
-		s.missing = append(s.missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
+		s.Missing = append(s.Missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
 	}
 	return j.provisionalSubjects(c), nil
 }
@@ -129,8 +129,8 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
 	}
 	s := &scene{
-		now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), byKey: map[cluster.Workload]*workload{},
-		catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+		Config:   review.Config{Cluster: j.config.Trace, Source: "trace", Now: time.Unix(last, 0).UTC()},
+		snapshot: cluster.NewSnapshot(nil, nil), byKey: map[cluster.Workload]*workload{}, catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
 	}
 	replicas := map[cluster.Workload]int{}
 	for i := range all {
