@@ -4,9 +4,6 @@
 package recommend
 
 import (
-	"slices"
-	"strings"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
@@ -85,9 +82,8 @@ func (b *book) advise(w *workload) []cluster.Advice {
 
 // target returns the recommendation for a container, or an empty one.
 func target(advice []cluster.Advice, container string) cluster.Resources {
-	i, found := slices.BinarySearchFunc(advice, container, func(a cluster.Advice, name string) int { return strings.Compare(a.Container, name) })
-	if !found {
-		return cluster.Resources{}
+	if a := cluster.Find(advice, func(a *cluster.Advice) bool { return a.Container == container }); a != nil {
+		return a.Target
 	}
-	return advice[i].Target
+	return cluster.Resources{}
 }
