@@ -52,15 +52,12 @@ type history interface {
 
 // newHistory returns a reader of the usage that a Prometheus stores.
 func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (history, error) {
-	c := survey.Config{Address: from.Address, Transport: from.Transport, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
+	c := survey.Config{Address: from.Address, Transport: from.Transport, Params: url.Values{}, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
 	if j.config.Load == "normal" {
 		c.Parallel = 2
 	}
 	for _, p := range j.config.Params {
 		name, value, _ := strings.Cut(p, "=")
-		if c.Params == nil {
-			c.Params = url.Values{}
-		}
 		c.Params.Add(name, value)
 	}
 	if name, value, ok := strings.Cut(j.config.ClusterLabel, "="); ok {
