@@ -28,12 +28,12 @@ const maxListed = 6
 
 // needs is what needs attention.
 type needs struct {
-	Workloads int              `json:"workloads"`        // all that were read
-	Attention []need           `json:"attention"`        // most severe first
-	Frozen    []need           `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
-	Unjudged  []*overview.Lack `json:"unjudged,omitempty"`
-	Missing   []string         `json:"missing,omitempty"`
-	namespace string           // "": all
+	Workloads int             `json:"workloads"`        // all that were read
+	Attention []need          `json:"attention"`        // most severe first
+	Frozen    []need          `json:"frozen,omitempty"` // workloads whose pods wait for the end of a freeze
+	Unjudged  []overview.Lack `json:"unjudged,omitempty"`
+	Missing   []string        `json:"missing,omitempty"`
+	namespace string          // "": all
 }
 
 // A need is a workload that needs attention.

@@ -47,25 +47,25 @@ type Lack struct {
 
 // Lacks returns the causes why workloads without a known risk are not judged, the most frequent first. The last one of several stands for all
 // further ones.
-func (o *Overview) Lacks() (lacks []*Lack, workloads int) {
+func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 	const most = 4
 	for _, row := range o.Rows {
 		if row.Risk > review.Harmless || row.Unjudged == "" {
 			continue
 		}
 		workloads++
-		at := slices.IndexFunc(lacks, func(l *Lack) bool { return l.Why == row.Unjudged })
+		at := slices.IndexFunc(lacks, func(l Lack) bool { return l.Why == row.Unjudged })
 		if at < 0 {
 			at = len(lacks)
-			lacks = append(lacks, &Lack{Why: row.Unjudged})
+			lacks = append(lacks, Lack{Why: row.Unjudged})
 		}
 		lacks[at].Workloads++
 	}
-	slices.SortFunc(lacks, func(a, b *Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(lacks, func(a, b Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
 	for len(lacks) > most {
 		last := lacks[len(lacks)-1]
 		lacks = lacks[:len(lacks)-1]
-		lacks[most-1] = &Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
+		lacks[most-1] = Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
 	}
 	return lacks, workloads
 }

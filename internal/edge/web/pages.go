@@ -79,7 +79,7 @@ type overviewView struct {
 	VPAs        int                 `json:"workloadsWithVPA"`
 	AtRisk      int                 `json:"workloadsAtRisk"`
 	Unjudged    int                 `json:"workloadsNotJudged,omitempty"` // without a known risk, and with too little known usage to exclude one
-	Lacks       []*overview.Lack    `json:"notJudged,omitempty"`
+	Lacks       []overview.Lack     `json:"notJudged,omitempty"`
 	Frozen      int                 `json:"workloadsFrozen,omitempty"`
 	Risks       []workloadView      `json:"risks"`
 	Freed       amounts             `json:"requestsFreed"`
