@@ -83,9 +83,7 @@ const (
 
 func (j *job) run(ctx context.Context) error {
 	c := &j.config
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "capacity", Version: process.BuildVersion(), ReadOnly: true,
-	})
+	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return err
 	}
@@ -107,7 +105,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
 	histories := capacityplan.Histories(&stored.plan.Status)
 	if c.fromPrometheus() {
 		var gaps []string

@@ -103,7 +103,7 @@ func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
 	for _, k := range rationale.IfKeys() {
 		fmt.Fprintf(&keys, "  %s\n      %s\n", k.Form, k.Meaning)
 	}
-	c := Config{Kube: kube.Config{QPS: 50, Burst: 100, Component: "explain", Version: process.BuildVersion(), ReadOnly: true}, Output: "text", jobs: jobs, judge: judge}
+	c := Config{Kube: process.Reader("explain"), Output: "text", jobs: jobs, judge: judge}
 	cmd := &cobra.Command{
 		Use:   "explain [KIND/NAME | MESSAGE]",
 		Short: "Explain what has happened to a workload, what happens next and what can be done",
@@ -162,9 +162,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.Var(&c.If, "if", "Also show the size under this condition, such as profile=cost; may be repeated. --help-all lists the keys.")
 	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
-	fs.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
-	fs.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
-	fs.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
+	process.ReaderFlags(fs, &c.Kube)
 	c.jobs.Updater.Flags(fs)
 	c.jobs.Recommender.Flags(fs)
 }

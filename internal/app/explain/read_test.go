@@ -17,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/kubetest"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // failure returns the body of an error response of the API server.
@@ -56,8 +55,7 @@ func TestReadProfiles_objects_validOnesAreUsableAndAllAreListed(t *testing.T) {
 			api.Reply("GET "+path, tt.code, failure(tt.code, tt.reason))
 		}
 		catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-		learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
-		if err := process.ReadProfiles(t.Context(), clientsOf(t, api), learn, catalog.Listed); !errors.Is(err, tt.err) {
+		if err := process.ReadProfiles(t.Context(), clientsOf(t, api), catalog); !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.err)
 		}
 		var usable, known []string

@@ -23,7 +23,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // size adds what the recommendation is computed from: the profile, and the usage history that the recommender has stored in the cluster.
@@ -33,8 +32,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	catalog := c.jobs.Recommender.Catalog()
-	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
-	if err := process.ReadProfiles(ctx, clients, learn, catalog.Listed); err != nil {
+	if err := process.ReadProfiles(ctx, clients, catalog); err != nil {
 		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
 	}
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"math"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
@@ -42,6 +45,18 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 	return clients, nil
 }
 
+// Reader returns the default configuration of the clients of a command that a person runs, and that only reads.
+func Reader(component string) kube.Config {
+	return kube.Config{QPS: 50, Burst: 100, Component: component, Version: BuildVersion(), ReadOnly: true}
+}
+
+// ReaderFlags binds which cluster such a command reads, and as whom.
+func ReaderFlags(fs *pflag.FlagSet, c *kube.Config) {
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
+	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+}
+
 // Outside reports whether this process runs outside of the cluster that it manages.
 func (c *Common) Outside() bool { return c.Kubeconfig != "" || c.Context != "" || !kube.InCluster() }
 
@@ -60,8 +75,8 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	return o
 }
 
-// ReadProfiles calls learn with each SizingProfile of the cluster, and then listed with the names of all. A cluster without the CRD has none.
-func ReadProfiles(ctx context.Context, clients *kube.Clients, learn func(name, version string, data []byte), listed func([]string) []string) error {
+// ReadProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
+func ReadProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
 	list, err := kube.NewProfiles(clients).List(ctx)
 	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
 		return err
@@ -69,9 +84,9 @@ func ReadProfiles(ctx context.Context, clients *kube.Clients, learn func(name, v
 	var names []string
 	for i := range list {
 		names = append(names, list[i].Name)
-		learn(list[i].Name, list[i].Version, list[i].JSON)
+		profile.Learn(catalog, list[i].Name, list[i].Version, list[i].JSON)
 	}
-	listed(names)
+	catalog.Listed(names)
 	return nil
 }
 

@@ -4,9 +4,6 @@
 package recommend
 
 import (
-	"slices"
-	"strings"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
@@ -28,7 +25,7 @@ type book struct {
 // newBook returns a book without usage that tracks the pods of the reviewed workloads.
 func newBook(profile string, s *scene) *book {
 	b := &book{profile: profile, scene: s, store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), sizedBy: map[cluster.Workload]*cluster.Autoscaler{}}
-	b.store.Tick(s.now)
+	b.store.Tick(s.Now)
 	assignments := make(sizing.Assignments, len(s.workloads))
 	for _, w := range s.workloads {
 		a := b.autoscaler(w)
@@ -38,9 +35,9 @@ func newBook(profile string, s *scene) *book {
 	}
 	var nodes *fleet.Nodes
 	if assignments.NodeBound() {
-		nodes = fleet.NewNodes(s.nodes, s.selectors)
+		nodes = fleet.NewNodes(s.Nodes, s.Selectors)
 	}
-	b.workloads.Apply(b.store, s.now, s.snapshot, assignments, nodes)
+	b.workloads.Apply(b.store, s.Now, s.snapshot, assignments, nodes)
 	return b
 }
 
@@ -79,15 +76,14 @@ func (b *book) advise(w *workload) []cluster.Advice {
 		return nil
 	}
 	p := b.workloads.Profile(choice, w.key)
-	recommended := recommend.Workload(p.Params, p.Estimator, b.store, a, w.key, b.scene.now)
+	recommended := recommend.Workload(p.Params, p.Estimator, b.store, a, w.key, b.scene.Now)
 	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 
 // target returns the recommendation for a container, or an empty one.
 func target(advice []cluster.Advice, container string) cluster.Resources {
-	i, found := slices.BinarySearchFunc(advice, container, func(a cluster.Advice, name string) int { return strings.Compare(a.Container, name) })
-	if !found {
-		return cluster.Resources{}
+	if a := cluster.Find(advice, func(a *cluster.Advice) bool { return a.Container == container }); a != nil {
+		return a.Target
 	}
-	return advice[i].Target
+	return cluster.Resources{}
 }

@@ -16,7 +16,6 @@ import (
 type collector struct {
 	scene    *scene
 	books    []*book
-	byKey    map[cluster.Workload]*workload
 	podOf    map[cluster.Key]cluster.Workload
 	tracked  map[podContainer]trackedAs
 	evidence map[usage.Ref]*collected
@@ -38,11 +37,8 @@ type trackedAs struct {
 // newCollector returns a collector whose books track the live pods.
 func newCollector(s *scene, books []*book) *collector {
 	c := &collector{
-		scene: s, books: books, byKey: map[cluster.Workload]*workload{}, podOf: map[cluster.Key]cluster.Workload{},
+		scene: s, books: books, podOf: map[cluster.Key]cluster.Workload{},
 		tracked: map[podContainer]trackedAs{}, evidence: map[usage.Ref]*collected{},
-	}
-	for _, w := range s.workloads {
-		c.byKey[w.key] = w
 	}
 	for _, p := range s.snapshot.Pods {
 		c.podOf[p.Key] = p.Top
@@ -71,7 +67,7 @@ func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
 		taken = b.store.Observe(s)
 	}
 	if !taken.Empty() {
-		as.to.add(&s, taken, c.scene.now)
+		as.to.add(&s, taken, c.scene.Now)
 	}
 }
 
@@ -85,7 +81,7 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 			top = cluster.OwnerByName(pod)
 		}
 	}
-	if c.byKey[top] == nil {
+	if c.scene.byKey[top] == nil {
 		return trackedAs{}
 	}
 	as := trackedAs{pod: pod, to: c.of(usage.Ref{Workload: top, Container: container})}

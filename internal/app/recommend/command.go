@@ -94,7 +94,7 @@ func (j *job) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return j.report(s, review.Config{Cluster: j.config.Trace, Source: "trace"}, subjects)
+		return j.report(s, subjects)
 	}
 	c := &j.config
 	clients, err := c.connect(ctx)
@@ -112,33 +112,37 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	config := review.Config{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients)}
-	if config.Prices, err = j.prices(ctx, s, from); err != nil {
+	s.Cluster = c.Kube.ClusterName(clients)
+	if s.Prices, err = j.prices(ctx, s, from); err != nil {
 		return interrupted(ctx, err)
 	}
-	subjects, err := j.read(ctx, clients, s, from, &config)
+	subjects, err := j.read(ctx, clients, s, from)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if names := s.otherProfiles(); len(names) > 0 && config.Source != review.SourceVPAs && len(c.Profiles) == 0 {
-		s.missing = append(s.missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
+	if names := s.otherProfiles(); len(names) > 0 && s.Source != review.SourceVPAs && len(c.Profiles) == 0 {
+		s.Missing = append(s.Missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
 	}
-	return j.report(s, config, subjects)
+	return j.report(s, subjects)
 }
 
 // read reads usage from the source, and sets the source, the notes and the gaps of the report.
-func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint, config *review.Config) ([]review.Subject, error) {
+func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
 	source := j.config.source()
 	unreadable := ""
 	if from != nil {
-		subjects, err := j.readPrometheus(ctx, clients, s, from)
+		var subjects []review.Subject
+		recorded, err := j.newHistory(ctx, clients, from)
+		if err == nil {
+			subjects, err = j.readHistory(ctx, recorded, s)
+		}
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
-			config.Source, config.Window, config.Peaks = from.Name, j.config.window(), true
-			j.noteUnused(s, "for", config.Source)
+			s.Source, s.Window, s.Peaks = from.Name, j.config.window(), true
+			j.noteUnused(s, "for")
 			return subjects, err
 		}
 		unreadable = fmt.Sprintf("%s was found, but cannot be read: %v", from.Name, err)
-		s.notes = append(s.notes, unreadable)
+		s.Notes = append(s.Notes, unreadable)
 	}
 	if source == sourceAuto {
 		source = sourceMetrics
@@ -147,9 +151,9 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		}
 	}
 	if source == sourceCluster {
-		config.Source = review.SourceVPAs
-		j.noteUnused(s, "for", config.Source)
-		j.noteUnused(s, "history", config.Source)
+		s.Source = review.SourceVPAs
+		j.noteUnused(s, "for")
+		j.noteUnused(s, "history")
 		return j.readStored(ctx, clients, s)
 	}
 	sampler, err := metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
@@ -157,17 +161,17 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		return nil, err
 	}
 	j.announce(unreadable)
-	config.Source = "Metrics API"
-	config.Window = j.config.For
-	j.noteUnused(s, "history", config.Source)
-	return j.readMetrics(ctx, sampler, s, *config)
+	s.Source = "Metrics API"
+	s.Window = j.config.For
+	j.noteUnused(s, "history")
+	return j.readMetrics(ctx, sampler, s)
 }
 
 // noteUnused adds a note if a flag for another source of usage is set: for or history.
-func (j *job) noteUnused(s *scene, flag, source string) {
+func (j *job) noteUnused(s *scene, flag string) {
 	defaults := Defaults()
 	if flag == "for" && j.config.For != defaults.For || flag == "history" && j.config.History != defaults.History {
-		s.notes = append(s.notes, "--"+flag+" has no effect, because usage is from "+source+".")
+		s.Notes = append(s.Notes, "--"+flag+" has no effect, because usage is from "+s.Source+".")
 	}
 }
 
@@ -188,14 +192,6 @@ func (j *job) announce(unreadable string) {
 	fmt.Fprintln(j.streams.Err, terminal.Plain(text+unreadable))
 }
 
-func (j *job) readPrometheus(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
-	h, err := j.newHistory(ctx, clients, from)
-	if err != nil {
-		return nil, err
-	}
-	return j.readHistory(ctx, h, s)
-}
-
 // prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
 func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndpoint) (review.Prices, error) {
 	c := &j.config
@@ -203,29 +199,28 @@ func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndp
 	case c.NoMoney:
 		return review.Prices{}, nil
 	case c.Prices != "":
-		return price.ReadFile(c.Prices, s.nodes)
+		return price.ReadFile(c.Prices, s.Nodes)
 	case c.OpenCost != "":
 		transport, err := c.Transport()
 		if err != nil {
 			return review.Prices{}, err
 		}
-		return price.OpenCost(ctx, c.OpenCost, transport, s.nodes, s.now)
+		return price.OpenCost(ctx, c.OpenCost, transport, s.Nodes, s.Now)
 	case from != nil:
-		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.nodes, s.now)
+		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.Nodes, s.Now)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 	}
-	return price.Assumed(s.nodes), nil
+	return price.Assumed(), nil
 }
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.
 func (j *job) check(s *scene) error {
 	c := &j.config
 	for _, name := range c.Names {
-		kind, rest, _ := strings.Cut(name, "/")
-		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return w.key.Name == rest && isKind(kind, w.key.Kind) }) {
-			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(kind, rest))
+		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return isNamed(name, w.key) }) {
+			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(name))
 		}
 	}
 	if len(s.workloads) == 0 {
@@ -254,11 +249,12 @@ func (c *Config) scopeText() string {
 
 // books returns a book without usage for each profile.
 func (j *job) books(s *scene) []*book {
-	if len(j.config.Profiles) == 0 {
-		return []*book{newBook("", s)}
+	profiles := j.config.Profiles
+	if len(profiles) == 0 {
+		profiles = []string{""}
 	}
 	var out []*book
-	for _, name := range j.config.Profiles {
+	for _, name := range profiles {
 		out = append(out, newBook(name, s))
 	}
 	return out
@@ -289,7 +285,7 @@ func (j *job) allSubjects(
 		}
 		for _, container := range w.containers {
 			known := evidence(w, container)
-			known.AddStatusKills(w.live, container, s.now.Add(-j.config.window()))
+			known.AddStatusKills(w.live, container, s.Now.Add(-j.config.window()))
 			subject := j.subject(s, w, container, books, advice)
 			subject.Evidence = &known
 			out = append(out, subject)
@@ -318,7 +314,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			continue
 		}
 		requests, limits := c.Running()
-		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: s.indexOf(p.Node), Requests: requests})
+		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		if len(out.Places) == 1 || p.Created.After(newest) {
 			newest = p.Created
 			out.Requests, out.Limits, out.JVM = requests, limits, review.IsJVM(p, c)
@@ -359,9 +355,9 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 }
 
 // report writes the report and returns an error for the exit code.
-func (j *job) report(s *scene, config review.Config, subjects []review.Subject) error {
-	r, o := j.review(s, config, subjects)
-	young := slices.ContainsFunc(r.Rows, func(r review.Row) bool { return !r.Young.Has.Empty() })
+func (j *job) report(s *scene, subjects []review.Subject) error {
+	r, o := j.review(s, subjects)
+	young := slices.ContainsFunc(r.Rows, func(r *review.Row) bool { return !r.Young.Has.Empty() })
 	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.config.Output) {
 		fmt.Fprintln(j.streams.Err, "Numbers from less than 6 hours of usage are not in the manifests (--include-young).")
 	}
@@ -372,22 +368,17 @@ func (j *job) report(s *scene, config review.Config, subjects []review.Subject) 
 }
 
 // review returns the report and how it is shown.
-func (j *job) review(s *scene, config review.Config, subjects []review.Subject) (*review.Report, report.Options) {
+func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, report.Options) {
 	c := &j.config
-	config.Now = s.now
+	config := s.Config
 	config.Profiles = c.Profiles
 	if len(config.Profiles) == 0 {
 		config.Profiles = []string{profilesOf(subjects)}
 	}
-	config.Limits, _ = review.ParseLimitRule(c.Limits)
+	config.Limits = review.LimitRule(c.Limits)
 	config.IncludeYoung = c.IncludeYoung
-	config.Missing = s.missing
-	config.Notes = s.notes
-	config.Nodes = s.nodes
 	if s.whole {
 		config.Pods = s.snapshot.Pods
-		config.Selectors = s.selectors
-		config.Tolerations = s.tolerations
 	}
 	r := review.New(config, subjects)
 	width, _, onTerminal := process.TerminalSize(j.streams.Out)
@@ -426,8 +417,7 @@ func (j *job) verdict(r *review.Report) error {
 		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
 	}
 	var reasons []string
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		if !row.Young.Has.Empty() && c.FailOn == "waste" {
 			continue
 		}

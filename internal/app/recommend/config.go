@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/review"
 )
 
@@ -31,9 +32,7 @@ type Config struct {
 	AllNamespaces bool
 	Selector      string
 	Kinds         []string
-	Kubeconfig    string
-	Context       string
-	As            string
+	Kube          kube.Config
 
 	// Where usage is from.
 	Source string
@@ -106,7 +105,7 @@ const defaultProfile = "balanced"
 // Defaults returns the defaults.
 func Defaults() Config {
 	return Config{
-		Source: sourceAuto, History: "14d", For: 15 * time.Minute, Limits: "keep", HPA: hpaKeep,
+		Kube: process.Reader("recommend"), Source: sourceAuto, History: "14d", For: 15 * time.Minute, Limits: "keep", HPA: hpaKeep,
 		Output: "table", GroupBy: "workload", Sort: report.SortRisk, Top: 30, Load: "gentle",
 	}
 }
@@ -118,9 +117,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.BoolVarP(&c.AllNamespaces, "all-namespaces", "A", c.AllNamespaces, "If true, review all namespaces, which is the default.")
 	f.StringVarP(&c.Selector, "selector", "l", c.Selector, "Selector of pods by labels, as in kubectl.")
 	f.StringSliceVar(&c.Kinds, "kind", c.Kinds, "Kind of workload, such as Deployment. Can be repeated. The default is all kinds.")
-	f.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
-	f.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
-	f.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+	process.ReaderFlags(f, &c.Kube)
 
 	f.StringVar(&c.Source, "source", c.Source, "Where usage is from: cluster (VPA objects, their checkpoints and usage histories), prometheus, metrics (the Metrics API, read for the time of --for), trace (--trace), "+
 		"or auto: trace or prometheus if their flag is set, else cluster if there are VPAs, else metrics.")

@@ -32,9 +32,9 @@ func (k recordedUsage) recommended(t *testing.T) (memory int64, kills int) {
 	s := largeScene(5)
 	s.workloads = s.workloads[:1]
 	w := s.workloads[0]
-	at := s.now.Add(-30 * time.Hour)
+	at := s.Now.Add(-30 * time.Hour)
 	for _, p := range w.live {
-		p.Created = s.now.AddDate(0, 0, -20)
+		p.Created = s.Now.AddDate(0, 0, -20)
 		p.Containers[0].Requests = cluster.Amounts(1000, killedBytes)
 	}
 	if k.exit {
@@ -45,7 +45,7 @@ func (k recordedUsage) recommended(t *testing.T) (memory int64, kills int) {
 	c := newCollector(s, j.books(s))
 	for hour := range 9 * 24 {
 		h := survey.Hour{
-			Namespace: w.key.Namespace, Container: "app", Pod: w.live[0].Name, End: s.now.AddDate(0, 0, -9).Add(time.Duration(hour+1) * time.Hour),
+			Namespace: w.key.Namespace, Container: "app", Pod: w.live[0].Name, End: s.Now.AddDate(0, 0, -9).Add(time.Duration(hour+1) * time.Hour),
 			CPU: 0.1, Memory: usedBytes, Has: cluster.Both,
 		}
 		if k.joined {
@@ -72,9 +72,9 @@ func (k recordedUsage) observed(t *testing.T) int64 {
 	pod := w.live[0]
 	pod.Containers[0].Requests = cluster.Amounts(1000, killedBytes)
 	for hour := range 9 * 24 {
-		at := s.now.AddDate(0, 0, -9).Add(time.Duration(hour+1) * time.Hour)
+		at := s.Now.AddDate(0, 0, -9).Add(time.Duration(hour+1) * time.Hour)
 		b.store.Observe(usage.Sample{Pod: pod.Key, Container: "app", At: at, CPU: 0.1, Memory: usedBytes, Has: cluster.Both})
-		if k.kills > 0 && at.Equal(s.now.Add(-30*time.Hour)) {
+		if k.kills > 0 && at.Equal(s.Now.Add(-30*time.Hour)) {
 			pod.Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 1, Finished: at}
 			b.store.ObserveExits(pod)
 		}

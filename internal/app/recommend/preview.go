@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/wording"
 	report "podfit.dev/podfit/internal/edge/report/review"
 )
@@ -33,11 +32,11 @@ func (j *job) newPreview() *preview {
 
 // draw replaces the table. Lines that do not fit the terminal are left out, so nothing scrolls and the cursor finds the first line again. Output
 // that cannot be written is an error of the report that follows.
-func (p *preview) draw(j *job, c *collector, config review.Config, left time.Duration) {
+func (p *preview) draw(j *job, c *collector, left time.Duration) {
 	if p == nil {
 		return
 	}
-	r, o := j.review(c.scene, config, j.provisionalSubjects(c))
+	r, o := j.review(c.scene, j.provisionalSubjects(c))
 	var table strings.Builder
 	_ = report.Write(&table, j.config.Output, r, o)
 	p.clear()

@@ -52,15 +52,12 @@ type history interface {
 
 // newHistory returns a reader of the usage that a Prometheus stores.
 func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (history, error) {
-	c := survey.Config{Address: from.Address, Transport: from.Transport, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
+	c := survey.Config{Address: from.Address, Transport: from.Transport, Params: url.Values{}, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
 	if j.config.Load == "normal" {
 		c.Parallel = 2
 	}
 	for _, p := range j.config.Params {
 		name, value, _ := strings.Cut(p, "=")
-		if c.Params == nil {
-			c.Params = url.Values{}
-		}
 		c.Params.Add(name, value)
 	}
 	if name, value, ok := strings.Cut(j.config.ClusterLabel, "="); ok {
@@ -88,12 +85,12 @@ func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends. Whole days are read, because these are
 // cached, and what is older than the window does not count.
 func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
-	since := s.now.Add(-j.config.window())
-	plan, err := from.Plan(ctx, s.namespaces(), since, s.now)
+	since := s.Now.Add(-j.config.window())
+	plan, err := from.Plan(ctx, s.namespaces(), since, s.Now)
 	if err != nil {
 		return nil, explained(err)
 	}
-	s.notes = append(s.notes, plan.Notes...)
+	s.Notes = append(s.Notes, plan.Notes...)
 	c := newCollector(s, j.books(s))
 	c.throttling = !slices.Contains(plan.NotRecorded, survey.Throttled)
 	stop := j.showProgress(from)
@@ -106,16 +103,16 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 			}
 		}
 		gaps = append(gaps, part.Gaps...)
-		s.notes = append(s.notes, part.Notes...)
+		s.Notes = append(s.Notes, part.Notes...)
 		for _, text := range part.Partial {
-			s.missing = append(s.missing, "the server may have omitted series: "+text)
+			s.Missing = append(s.Missing, "the server may have omitted series: "+text)
 		}
 		if err != nil && ctx.Err() == nil && len(c.evidence) == 0 {
 			return nil, explained(err)
 		}
 	}
 	gaps = slices.DeleteFunc(gaps, func(g survey.Gap) bool { return !g.To.After(since) })
-	s.missing = append(s.missing, missing(survey.Merge(gaps))...)
+	s.Missing = append(s.Missing, missing(survey.Merge(gaps))...)
 	return j.subjects(c), nil
 }
 
@@ -203,7 +200,7 @@ func progressText(p *survey.Progress, now time.Time) string {
 // observeHour adds the usage of a container in an hour.
 func (c *collector) observeHour(h *survey.Hour) {
 	owner := h.Workload
-	if owner.Kind == "Job" && c.byKey[owner] == nil {
+	if owner.Kind == "Job" && c.scene.byKey[owner] == nil {
 		owner = cronJobOf(owner)
 	}
 	c.observe(h.Sample(), owner)
@@ -235,7 +232,7 @@ func (c *collector) observeKill(h *survey.Hour, as trackedAs) {
 
 // requestSince returns the highest memory request of a container in the live pods that were created before a time, 0 if there are none.
 func (c *collector) requestSince(of usage.Ref, created time.Time) int64 {
-	w := c.byKey[of.Workload]
+	w := c.scene.byKey[of.Workload]
 	if w == nil {
 		return 0
 	}

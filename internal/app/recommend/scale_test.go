@@ -21,11 +21,10 @@ import (
 
 // largeScene is a cluster with 3 pods of each workload, and 15 pods on each node.
 func largeScene(workloads int) *scene {
-	s := &scene{now: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), whole: true, nodeIndex: map[string]int{}, catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
+	s := &scene{Config: review.Config{Now: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC)}, whole: true, catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
 	for i := range workloads / 5 {
 		name := fmt.Sprintf("node-%d", i)
-		s.nodes = append(s.nodes, cluster.Node{Name: name, Ready: true, Allocatable: cluster.Amounts(16000, 64<<30)})
-		s.nodeIndex[name] = i
+		s.Nodes = append(s.Nodes, cluster.Node{Name: name, Ready: true, Allocatable: cluster.Amounts(16000, 64<<30)})
 	}
 	var pods []*cluster.Pod
 	for i := range workloads {
@@ -33,7 +32,7 @@ func largeScene(workloads int) *scene {
 		for k := range 3 {
 			pods = append(pods, &cluster.Pod{
 				Key: cluster.Key{Namespace: w.Namespace, Name: fmt.Sprintf("%s-7d4b9c6f5d-x2k9%c", w.Name, "bcd"[k])}, UID: fmt.Sprint(i, k), Top: w, Controller: w,
-				Node: fmt.Sprintf("node-%d", (3*i+k)%len(s.nodes)), Phase: cluster.Running,
+				Node: fmt.Sprintf("node-%d", (3*i+k)%len(s.Nodes)), Phase: cluster.Running,
 				Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(1000, 2<<30)}},
 			})
 		}
@@ -46,7 +45,7 @@ func largeScene(workloads int) *scene {
 // observeDays adds a sample of each workload for each hour of some days.
 func observeDays(c *collector, days int) {
 	for hour := days * 24; hour > 0; hour-- {
-		at := c.scene.now.Add(-time.Duration(hour) * time.Hour)
+		at := c.scene.Now.Add(-time.Duration(hour) * time.Hour)
 		for i, w := range c.scene.workloads {
 			use := float64(1 + (i+hour)%24)
 			key := cluster.Key{Namespace: w.key.Namespace, Name: "Deployment/" + w.key.Name}
@@ -63,7 +62,7 @@ func runLarge(tb testing.TB, workloads, days int) (perWorkload float64, rows int
 	c := newCollector(s, j.books(s))
 	observeDays(c, days)
 	subjects := j.subjects(c)
-	r := review.New(review.Config{Now: s.now, Profiles: []string{"balanced"}, Nodes: s.nodes, Pods: s.snapshot.Pods}, subjects)
+	r := review.New(review.Config{Now: s.Now, Profiles: []string{"balanced"}, Nodes: s.Nodes, Pods: s.snapshot.Pods}, subjects)
 	if err := report.Write(io.Discard, "json", r, report.Options{}); err != nil {
 		tb.Fatal(err)
 	}
@@ -96,7 +95,7 @@ func TestCollector_knownContainer_observesWithoutAllocation(t *testing.T) {
 	observeDays(c, 20)
 	w := s.workloads[0]
 	key := cluster.Key{Namespace: w.key.Namespace, Name: "Deployment/" + w.key.Name}
-	at := s.now.Add(-time.Minute)
+	at := s.Now.Add(-time.Minute)
 	n := testing.AllocsPerRun(100, func() {
 		at = at.Add(time.Second / 4)
 		c.observe(usage.Sample{Pod: key, Container: "app", At: at, CPU: 0.1, Memory: 1e8, Has: cluster.Both}, w.key)

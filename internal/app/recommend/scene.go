@@ -18,45 +18,31 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/inspection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
-// A scene is the state of the cluster that a review is about.
+// A scene is the state of the cluster that a review is about, with what is known of its report.
 type scene struct {
-	now         time.Time
-	snapshot    *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
-	workloads   []*workload       // that are reviewed, sorted
-	evictions   []usage.OOM
-	nodes       []cluster.Node
-	selectors   []cluster.NodeSelector
-	tolerations []cluster.Tolerations
-	templates   map[cluster.Workload]*kube.Template
-	whole       bool // all pods and nodes of the cluster are known
-	catalog     *sizing.Catalog
-	missing     []string // what could not be read
-	notes       []string // what a reader of the report should know
+	review.Config
+	snapshot  *cluster.Snapshot // Top of each pod is its workload, also of pods without a controller
+	workloads []*workload       // that are reviewed, sorted
+	byKey     map[cluster.Workload]*workload
+	evictions []usage.OOM
+	templates map[cluster.Workload]*kube.Template
+	whole     bool // all pods and nodes of the cluster are known
+	catalog   *sizing.Catalog
 
 	unreadProfiles bool // SizingProfiles could not be read
 	unread         bool // the stored usage could not be read
 
 	selected map[cluster.Key]string // pods that --selector selects; nil: all
 	labels   map[cluster.Key]string // value of the label of --group-by
-
-	nodeIndex map[string]int // in nodes
-}
-
-// indexOf returns the index of a node in nodes, or -1.
-func (s *scene) indexOf(node string) int {
-	if i, ok := s.nodeIndex[node]; ok {
-		return i
-	}
-	return -1
 }
 
 // A workload is a workload that is reviewed.
@@ -73,9 +59,7 @@ const readTimeout = time.Minute
 
 // connect returns clients that send only requests that read.
 func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "recommend", Version: process.BuildVersion(), ReadOnly: true,
-	})
+	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return nil, err
 	}
@@ -92,20 +76,19 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		return nil, err
 	}
 	s := &scene{
-		now: time.Now(), evictions: world.MemoryEvictions(), nodes: world.Nodes(),
-		selectors: world.Selectors(), tolerations: world.Tolerations(), whole: c.onlyNamespace() == "",
+		Config:    review.Config{Now: time.Now(), Nodes: world.Nodes(), Selectors: world.Selectors(), Tolerations: world.Tolerations()},
+		evictions: world.MemoryEvictions(), whole: c.onlyNamespace() == "",
 	}
 	for _, u := range unread {
-		if u.Resource == "nodes" && apierrors.IsForbidden(u.Err) {
-			s.notes = append(s.notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
-		} else {
-			s.missing = append(s.missing, gap(&u))
+		switch {
+		case u.Resource == "nodes" && apierrors.IsForbidden(u.Err):
+			s.Notes = append(s.Notes, "No right to list nodes, so it is not known how many could go, and prices are those of an average node.")
+		case apierrors.IsForbidden(u.Err):
+			s.Missing = append(s.Missing, "no right to list "+u.Resource)
+		default:
+			s.Missing = append(s.Missing, fmt.Sprintf("%s: %v", u.Resource, u.Err))
 		}
 		s.whole = s.whole && u.Resource != "nodes"
-	}
-	s.nodeIndex = make(map[string]int, len(s.nodes))
-	for i := range s.nodes {
-		s.nodeIndex[s.nodes[i].Name] = i
 	}
 	if c.Selector != "" {
 		if s.selected, err = inspection.PodLabels(ctx, clients, c.onlyNamespace(), c.Selector, ""); err != nil {
@@ -118,7 +101,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		}
 	}
 	if len(c.Excluded) > 0 {
-		s.notes = append(s.notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
+		s.Notes = append(s.Notes, "Namespaces that are left out: "+strings.Join(c.Excluded, ", ")+".")
 	}
 	s.gather(c, world.Pods(), world.Autoscalers(), world.Horizontals())
 	s.noteBare()
@@ -150,14 +133,6 @@ func load(ctx context.Context, world *watcher.World, namespace string) ([]watche
 	return optional, ctx.Err()
 }
 
-// gap describes an optional resource that could not be listed.
-func gap(u *watcher.Unread) string {
-	if apierrors.IsForbidden(u.Err) {
-		return "no right to list " + u.Resource
-	}
-	return fmt.Sprintf("%s: %v", u.Resource, u.Err)
-}
-
 // gather groups the live pods by workload.
 func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Autoscaler, hpas []*cluster.HorizontalAutoscaler) {
 	for i, p := range pods {
@@ -172,7 +147,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		pods[i] = &q
 	}
 	s.snapshot = cluster.NewSnapshot(pods, autoscalers)
-	found := map[cluster.Workload]*workload{}
+	s.byKey = map[cluster.Workload]*workload{}
 	for _, p := range s.snapshot.Pods {
 		if p.Top.IsZero() || !p.Live() || p.Placeholder || !c.includes(p.Top) {
 			continue
@@ -180,10 +155,10 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		if _, ok := s.selected[p.Key]; s.selected != nil && !ok {
 			continue
 		}
-		w := found[p.Top]
+		w := s.byKey[p.Top]
 		if w == nil {
 			w = &workload{key: p.Top, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(p.Top), false)}
-			found[p.Top] = w
+			s.byKey[p.Top] = w
 			s.workloads = append(s.workloads, w)
 		}
 		w.live = append(w.live, p)
@@ -195,7 +170,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 	}
 	for _, h := range hpas {
-		if w := found[h.Target]; w != nil && len(h.Utilization) > 0 {
+		if w := s.byKey[h.Target]; w != nil && len(h.Utilization) > 0 {
 			w.hpas = append(w.hpas, h)
 		}
 	}
@@ -211,7 +186,7 @@ func (s *scene) noteBare() {
 		}
 	}
 	if len(bare) > 0 && s.hasVPAs() {
-		s.notes = append(s.notes, "In "+wording.Count(len(bare), "namespace")+", workloads have no VPA. If podfit runs with --namespace-opt-in, a label of a namespace creates them: kubectl label namespace "+
+		s.Notes = append(s.Notes, "In "+wording.Count(len(bare), "namespace")+", workloads have no VPA. If podfit runs with --namespace-opt-in, a label of a namespace creates them: kubectl label namespace "+
 			strings.Join(bare[:min(len(bare), 5)], " ")+" podfit.dev/autoscale=off")
 	}
 }
@@ -219,13 +194,12 @@ func (s *scene) noteBare() {
 // readProfiles reads the SizingProfiles of the cluster. A cluster without podfit has none.
 func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 	s.catalog = sizing.NewCatalog(recommend.DefaultParams(), false)
-	learn := func(name, version string, data []byte) { profile.Learn(s.catalog, name, version, data) }
-	switch err := process.ReadProfiles(ctx, clients, learn, s.catalog.Listed); {
+	switch err := process.ReadProfiles(ctx, clients, s.catalog); {
 	case errors.Is(err, kube.ErrForbidden): // a right in a namespace does not include them
-		s.notes = append(s.notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
+		s.Notes = append(s.Notes, "No right to list SizingProfiles, so only the built-in profiles are known.")
 		s.unreadProfiles = true
 	case err != nil:
-		s.missing = append(s.missing, fmt.Sprintf("SizingProfiles: %v", err))
+		s.Missing = append(s.Missing, fmt.Sprintf("SizingProfiles: %v", err))
 	}
 }
 
@@ -233,18 +207,14 @@ func (s *scene) readProfiles(ctx context.Context, clients *kube.Clients) {
 func (s *scene) otherProfiles() []string {
 	var out []string
 	for _, w := range s.workloads {
-		if name := recommenderOf(w); s.unreadProfiles && name != "" && !slices.Contains(builtinNames(), name) && !slices.Contains(out, name) {
+		if !s.unreadProfiles || w.vpa == nil {
+			continue
+		}
+		if name := w.vpa.Recommender; name != "" && !slices.Contains(builtinNames(), name) && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
 	return out
-}
-
-func recommenderOf(w *workload) string {
-	if w.vpa == nil {
-		return ""
-	}
-	return w.vpa.Recommender
 }
 
 // hasVPAs reports whether a reviewed workload has a VPA with a recommendation.

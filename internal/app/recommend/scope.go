@@ -13,22 +13,19 @@ import (
 
 // includes reports whether a workload is reviewed according to the flags and arguments.
 func (c *Config) includes(w cluster.Workload) bool {
-	return c.includesNamespace(w.Namespace) && c.includesKind(w.Kind) && c.includesName(w)
+	switch {
+	case process.MatchesNamespace(c.Excluded, w.Namespace), len(c.Namespaces) > 0 && !process.MatchesNamespace(c.Namespaces, w.Namespace):
+		return false
+	case len(c.Kinds) > 0 && !slices.ContainsFunc(c.Kinds, func(k string) bool { return isKind(k, w.Kind) }):
+		return false
+	}
+	return len(c.Names) == 0 || slices.ContainsFunc(c.Names, func(name string) bool { return isNamed(name, w) })
 }
 
-func (c *Config) includesNamespace(namespace string) bool {
-	return (len(c.Namespaces) == 0 || process.MatchesNamespace(c.Namespaces, namespace)) && !process.MatchesNamespace(c.Excluded, namespace)
-}
-
-func (c *Config) includesKind(kind string) bool {
-	return len(c.Kinds) == 0 || slices.ContainsFunc(c.Kinds, func(k string) bool { return isKind(k, kind) })
-}
-
-func (c *Config) includesName(w cluster.Workload) bool {
-	return len(c.Names) == 0 || slices.ContainsFunc(c.Names, func(name string) bool {
-		kind, rest, _ := strings.Cut(name, "/")
-		return rest == w.Name && isKind(kind, w.Kind)
-	})
+// isNamed reports whether an argument KIND/NAME means a workload.
+func isNamed(name string, w cluster.Workload) bool {
+	kind, rest, _ := strings.Cut(name, "/")
+	return rest == w.Name && isKind(kind, w.Kind)
 }
 
 // shortKinds are kubectl's short names of kinds, in lower case.

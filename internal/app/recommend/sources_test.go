@@ -203,7 +203,7 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 		}
 	}
 	j := newTestJob(t, f)
-	j.config.Kubeconfig, j.config.Source = config, sourceMetrics
+	j.config.Kube.Kubeconfig, j.config.Source = config, sourceMetrics
 	if err := j.run(t.Context()); err != nil {
 		t.Errorf("metrics: %v", err)
 	}
@@ -313,9 +313,10 @@ func TestReadHistory_timesOfDay_daysAreThoseOfTheWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}
+		cart := &workload{key: key, containers: []string{"app"}}
 		s := &scene{
-			now: now, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
-			workloads: []*workload{{key: key, containers: []string{"app"}}},
+			Config: review.Config{Now: now}, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+			workloads: []*workload{cart}, byKey: map[cluster.Workload]*workload{key: cart},
 		}
 		j := &job{config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
 		j.config.History = "3d"
@@ -481,7 +482,7 @@ func podMetrics(at time.Time) string {
 func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
 	t.Helper()
 	c := Defaults()
-	c.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
+	c.Kube.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
 	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
 }
 
@@ -504,7 +505,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
 		j.streams.Err = &errs
-		j.config.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
+		j.config.Kube.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
 		if err := j.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -560,14 +561,14 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	subjects, err := j.readMetrics(ctx, from, s, review.Config{})
+	subjects, err := j.readMetrics(ctx, from, s)
 	if err != nil {
 		return nil, s, err
 	}
 	rows := map[string]*review.Row{}
-	r := review.New(review.Config{Now: s.now, Profiles: []string{"balanced"}}, subjects)
+	r := review.New(review.Config{Now: s.Now, Profiles: []string{"balanced"}}, subjects)
 	for i := range r.Rows {
-		rows[r.Rows[i].Workload.Name] = &r.Rows[i]
+		rows[r.Rows[i].Workload.Name] = r.Rows[i]
 	}
 	return rows, s, nil
 }
@@ -614,8 +615,8 @@ func TestMetrics_shortUsage_isShownAndChangesNothing(t *testing.T) {
 func TestMetrics_interrupted_keepsReadings(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rows, s, err := metricsSubjects(ctx, t, &readings{at: time.Now().Add(-10 * time.Minute), cancel: cancel}, time.Minute)
-	if err != nil || len(s.missing) != 1 || rows["cart"].Evidence.Samples == 0 {
-		t.Errorf("got error %v, missing %v", err, s.missing)
+	if err != nil || len(s.Missing) != 1 || rows["cart"].Evidence.Samples == 0 {
+		t.Errorf("got error %v, missing %v", err, s.Missing)
 	}
 }
 
@@ -624,8 +625,8 @@ func TestMetrics_oneReadingFails_keepsTheOthers(t *testing.T) {
 	if err != nil || rows["cart"].Evidence.Samples == 0 {
 		t.Fatalf("got error %v", err)
 	}
-	if len(s.missing) != 1 || !strings.Contains(s.missing[0], "1 of ") || !strings.Contains(s.missing[0], "unable to handle the request") {
-		t.Errorf("missing: %v", s.missing)
+	if len(s.Missing) != 1 || !strings.Contains(s.Missing[0], "1 of ") || !strings.Contains(s.Missing[0], "unable to handle the request") {
+		t.Errorf("missing: %v", s.Missing)
 	}
 }
 

@@ -21,7 +21,7 @@ func readStored(ctx context.Context, clients *kube.Clients, namespace string, s 
 	}
 	for _, err := range []error{checkpoints, histories} {
 		if err != nil {
-			s.missing = append(s.missing, err.Error())
+			s.Missing = append(s.Missing, err.Error())
 			s.unread = true
 		}
 	}
@@ -61,7 +61,7 @@ func (b *book) adviseStored(w *workload) []cluster.Advice {
 
 // storedEvidence returns what the stored history of a container shows.
 func (b *book) storedEvidence(w *workload, container string) review.Evidence {
-	e := review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.now)
+	e := review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.Now)
 	if b.scene.unread && w.vpa != nil {
 		e.Lack = review.UnreadUsage
 	}

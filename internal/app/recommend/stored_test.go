@@ -19,7 +19,7 @@ func storedScene(t *testing.T, days int) (*scene, checkpoint.Stored, []cluster.A
 	s := largeScene(5)
 	for _, w := range s.workloads {
 		w.vpa = &cluster.Autoscaler{
-			Key: cluster.Key{Namespace: w.key.Namespace, Name: "vpa"}, Created: s.now.Add(-48 * time.Hour), Target: w.key, Recommender: "balanced",
+			Key: cluster.Key{Namespace: w.key.Namespace, Name: "vpa"}, Created: s.Now.Add(-48 * time.Hour), Target: w.key, Recommender: "balanced",
 			Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(123, 456<<20)}}},
 		}
 	}
@@ -28,18 +28,18 @@ func storedScene(t *testing.T, days int) (*scene, checkpoint.Stored, []cluster.A
 	live.track()
 	w := s.workloads[0]
 	for minute := days * 24 * 60; minute > 0; minute-- {
-		at := s.now.Add(-time.Duration(minute) * time.Minute)
+		at := s.Now.Add(-time.Duration(minute) * time.Minute)
 		use := float64(1 + minute/60%24)
 		live.store.Observe(usage.Sample{Pod: w.live[0].Key, Container: "app", At: at, CPU: 0.01 * use, Memory: 2e7 * use, Has: cluster.Both})
 	}
-	c, ok := live.store.Checkpoint(w.key, "app", s.now)
+	c, ok := live.store.Checkpoint(w.key, "app", s.Now)
 	if !ok {
 		t.Fatal("there is no checkpoint")
 	}
 	c.History = usage.History{} // stored in another object
 	return s, checkpoint.Stored{
 		Checkpoints: map[checkpoint.Key]usage.Checkpoint{{Autoscaler: w.vpa.Key, Container: "app"}: c},
-		Histories:   map[cluster.Workload][]usage.History{w.key: live.store.Histories(w.key, s.now)},
+		Histories:   map[cluster.Workload][]usage.History{w.key: live.store.Histories(w.key, s.Now)},
 	}, live.advise(w)
 }
 
@@ -103,12 +103,12 @@ func TestBook_busyHours_usesCriticalityAndNodesOfTheWorkload(t *testing.T) {
 		p.Place = cluster.Anywhere
 	}
 	recommended := func(nodes ...cluster.Node) cluster.Advice {
-		s.nodes = nodes
+		s.Nodes = nodes
 		b := newBook("busy-hours", s)
 		b.workloads.SkipRestore()
 		b.track()
 		for minute := 24 * 60; minute > 0; minute-- {
-			at := s.now.Add(-time.Duration(minute) * time.Minute)
+			at := s.Now.Add(-time.Duration(minute) * time.Minute)
 			b.store.Observe(usage.Sample{Pod: w.live[0].Key, Container: "app", At: at, CPU: 1, Memory: 1e8, Has: cluster.Both})
 		}
 		advice := b.advise(w)

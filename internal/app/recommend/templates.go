@@ -19,7 +19,7 @@ import (
 func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clients) {
 	all, failed := clients.Templates(ctx, c.onlyNamespace())
 	for _, resource := range slices.Sorted(maps.Keys(failed)) {
-		s.missing = append(s.missing, fmt.Sprintf("pod templates of %s: %v", resource, failed[resource]))
+		s.Missing = append(s.Missing, fmt.Sprintf("pod templates of %s: %v", resource, failed[resource]))
 	}
 	s.templates = make(map[cluster.Workload]*kube.Template, len(all))
 	for i := range all {
@@ -35,14 +35,10 @@ const mostNames = 5
 
 // noteIdle adds notes about workloads that the report omits because they have no live pods.
 func (s *scene) noteIdle(c *Config, all []kube.Template) {
-	live := make(map[cluster.Workload]bool, len(s.workloads))
-	for _, w := range s.workloads {
-		live[w.key] = true
-	}
 	byCause := map[string][]string{}
 	for i := range all {
 		t := &all[i]
-		if !live[t.Workload] && c.includes(t.Workload) {
+		if s.byKey[t.Workload] == nil && c.includes(t.Workload) {
 			cause := idle(t)
 			byCause[cause] = append(byCause[cause], report.ShortName(t.Workload))
 		}
@@ -50,7 +46,7 @@ func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
 		names := byCause[cause]
 		slices.Sort(names)
-		s.notes = append(s.notes, leftOut(cause, names))
+		s.Notes = append(s.Notes, leftOut(cause, names))
 	}
 }
 
@@ -81,9 +77,9 @@ func idle(t *kube.Template) string {
 }
 
 // whyIdle returns the reason why a workload that the user named has no live pods, with a semicolon before it; "" if it does not exist.
-func (s *scene) whyIdle(kind, name string) string {
+func (s *scene) whyIdle(name string) string {
 	for w, t := range s.templates {
-		if w.Name == name && isKind(kind, w.Kind) {
+		if isNamed(name, w) {
 			return "; it exists and has none: " + idle(t)
 		}
 	}

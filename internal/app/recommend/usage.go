@@ -39,8 +39,8 @@ type sampler interface {
 }
 
 // readMetrics reads usage from the Metrics API for some time. It returns what was read until ctx ends. A failed reading is an error only if
-// there is none before it: the API may be unavailable for a moment. On a terminal, each reading refines the table of a report with the config.
-func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config review.Config) ([]review.Subject, error) {
+// there is none before it: the API may be unavailable for a moment. On a terminal, each reading refines the table of the report.
+func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review.Subject, error) {
 	c := newCollector(s, j.books(s))
 	live := j.newPreview()
 	defer live.clear()
@@ -60,7 +60,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 		case <-timer.C:
 		}
 		if ctx.Err() != nil {
-			s.missing = append(s.missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
+			s.Missing = append(s.Missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
 			break
 		}
 		reading, err := from.Read(ctx)
@@ -74,47 +74,44 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene, config re
 		default:
 			readings++
 		}
-		s.now = time.Now()
+		s.Now = time.Now()
 		for _, b := range c.books {
-			b.store.Tick(s.now)
+			b.store.Tick(s.Now)
 		}
 		if err == nil {
 			for i := range reading.Samples {
 				c.observe(reading.Samples[i], cluster.Workload{})
 			}
 		}
-		live.draw(j, c, config, end.Sub(s.now))
-		bar.show(float64(s.now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
-		if readings+len(failures) > 1 && !s.now.Add(j.interval).Before(end.Add(j.interval/2)) {
+		live.draw(j, c, end.Sub(s.Now))
+		bar.show(float64(s.Now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
+		if readings+len(failures) > 1 && !s.Now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
 		timer.Reset(j.interval)
 	}
 	if n := len(failures); n > 0 {
-		s.missing = append(s.missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
+		s.Missing = append(s.Missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
 	}
 	return j.provisionalSubjects(c), nil
 }
 
-// provisionalSubjects returns the subjects according to the samples of minutes. More samples may be added after it.
+// provisionalSubjects returns the subjects according to the samples of minutes. Their requests are not lowered, and those with a young
+// recommendation stay. More samples may be added after it.
 func (j *job) provisionalSubjects(c *collector) []review.Subject {
 	subjects := j.subjects(c)
 	for i := range subjects {
-		j.provisional(&subjects[i])
-	}
-	return subjects
-}
-
-// provisional marks a subject whose usage was read for minutes. Its requests are not lowered, and those with a young recommendation stay.
-func (j *job) provisional(s *review.Subject) {
-	s.Evidence.Provisional = true
-	young := s.Evidence.Young() && !j.config.IncludeYoung
-	for i, res := range cluster.All {
-		to, ok := s.Targets[0].Amount.Get(res)
-		if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[i].IsKept() {
-			s.Kept[i] = review.Kept{Reason: review.Provisional}
+		s := &subjects[i]
+		s.Evidence.Provisional = true
+		young := s.Evidence.Young() && !j.config.IncludeYoung
+		for k, res := range cluster.All {
+			to, ok := s.Targets[0].Amount.Get(res)
+			if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[k].IsKept() {
+				s.Kept[k] = review.Kept{Reason: review.Provisional}
+			}
 		}
 	}
+	return subjects
 }
 
 // readTrace returns the subjects of a trace. A trace has no requests, so only the recommendations are known.
@@ -131,11 +128,15 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	for i := range all {
 		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
 	}
-	s := &scene{now: time.Unix(last, 0).UTC(), snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false)}
+	s := &scene{
+		Config:   review.Config{Cluster: j.config.Trace, Source: "trace", Now: time.Unix(last, 0).UTC()},
+		snapshot: cluster.NewSnapshot(nil, nil), byKey: map[cluster.Workload]*workload{}, catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
+	}
 	replicas := map[cluster.Workload]int{}
 	for i := range all {
 		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}
 		s.workloads = append(s.workloads, w)
+		s.byKey[w.key] = w
 		replicas[w.key] = recentPods(&all[i])
 	}
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })

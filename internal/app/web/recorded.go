@@ -97,8 +97,8 @@ func (r *recordings) refine(ctx context.Context, row *overview.Row, pods []*clus
 	}
 	newest := time.Now()
 	oldest := newest.Truncate(time.Hour).Add(-chartDays * 24 * time.Hour)
-	for i := range row.Containers {
-		c := historyOf(out, row.Containers[i].Container)
+	for _, of := range row.Containers {
+		c := historyOf(out, of.Container)
 		c.CPU, c.CPURecorded = filled(oldest, newest, c.CPU, peaksOf(hours, c.Name, cluster.CPU))
 		c.Memory, c.MemoryRecorded = filled(oldest, newest, c.Memory, peaksOf(hours, c.Name, cluster.Memory))
 	}
@@ -129,24 +129,16 @@ func peaksOf(hours []survey.Hour, container string, res cluster.Resource) (out [
 	return out
 }
 
-// between returns the peaks of some time; they are sorted. The usage of a VPA that was removed long ago, or that was stored while the clock was ahead, would
+// between returns the peaks of some time. The usage of a VPA that was removed long ago, or that was stored while the clock was ahead, would
 // make the chart too long.
 func between(oldest, newest time.Time, peaks []overview.Peak) []overview.Peak {
-	for len(peaks) > 0 && peaks[0].At.Before(oldest) {
-		peaks = peaks[1:]
-	}
-	for len(peaks) > 0 && peaks[len(peaks)-1].At.After(newest) {
-		peaks = peaks[:len(peaks)-1]
-	}
-	return peaks
+	return slices.DeleteFunc(slices.Clone(peaks), func(p overview.Peak) bool { return p.At.Before(oldest) || p.At.After(newest) })
 }
 
 // historyOf returns the history of a container. It adds one if there is none.
 func historyOf(h *overview.History, name string) *overview.ContainerHistory {
-	for i := range h.Containers {
-		if h.Containers[i].Name == name {
-			return &h.Containers[i]
-		}
+	if c := cluster.Find(h.Containers, func(c *overview.ContainerHistory) bool { return c.Name == name }); c != nil {
+		return c
 	}
 	h.Containers = append(h.Containers, overview.ContainerHistory{Name: name})
 	return &h.Containers[len(h.Containers)-1]

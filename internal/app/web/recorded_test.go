@@ -107,7 +107,7 @@ func refined(t *testing.T, f *fake, p *recordedServer) *source {
 
 // shown is a row of a workload without a VPA.
 func shown(name string) *overview.Row {
-	return &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}, Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	return &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}, Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 }
 
 func TestHistory_noVPA_peaksAreFromPrometheus(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -100,7 +101,7 @@ type source struct {
 // readings are the values that pages are made of.
 type readings struct {
 	state   reading[*web.State]
-	samples reading[[]usage.Sample]
+	samples reading[metrics.Reading]
 	recent  reading[[]overview.Entry]
 	surplus reading[*overview.Surplus]
 	stored  reading[storedUsage]
@@ -259,7 +260,7 @@ const allPatience = 4 * time.Second
 func (s *source) prefetch(ctx context.Context) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // do not wait
-	_, _, _ = s.samples.get(ended, freshUsage, s.readUsage)
+	_, _, _ = s.samples.get(ended, freshUsage, s.usage)
 	_, _, _ = s.own.get(ended, freshHealth, s.registrations)
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
@@ -270,23 +271,33 @@ func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 		return nil, nil
 	}
 	plan, err := s.plans(ctx)
-	switch {
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
+	if errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported) {
 		return nil, nil // the recommender that writes it does not run, or is older
 	}
 	return plan, err
 }
 
-func (s *source) readUsage(ctx context.Context) ([]usage.Sample, error) {
-	r, err := s.usage(ctx)
-	return r.Samples, err
+// addPlan adds the CapacityPlan, or why it is not known. Pools have its names and its capacity.
+func (s *source) addPlan(ctx context.Context, state *web.State, in *overview.World) {
+	plan, known, err := s.plan.get(ctx, freshPlan, s.readPlan)
+	if plan != nil {
+		settings, allocatable := capacityplan.Settings(&plan.Spec)
+		state.Plan, in.Rules, in.WholeNodes = &plan.Status, settings.Rules, !allocatable
+	}
+	switch {
+	case known || err == nil: // it is known, or not read yet
+	case errors.Is(err, kube.ErrForbidden):
+		state.PlanProblem = "podfit may not read the CapacityPlan. It needs the right to get capacityplans.podfit.dev, which the role view has."
+	default:
+		state.PlanProblem = "The CapacityPlan is not known: " + err.Error()
+	}
 }
 
 func (s *source) compute(ctx context.Context) (*web.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, allPatience)
 	defer cancel()
 	s.prefetch(ctx)
-	samples, _, usageErr := s.samples.get(ctx, freshUsage, s.readUsage)
+	used, _, usageErr := s.samples.get(ctx, freshUsage, s.usage)
 	now := time.Now()
 	state := &web.State{Excluded: s.excluded}
 	s.health(state, now)
@@ -297,7 +308,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 		state.Problems = append(state.Problems, "Current usage is not known: the Metrics API did not answer.")
 	}
 	in := overview.World{
-		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: samples, StartupBoost: s.startupBoost,
+		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: used.Samples, StartupBoost: s.startupBoost,
 		Selectors: s.world.Selectors(), Tolerations: s.world.Tolerations(),
 	}
 	if state.NoPods {
@@ -305,8 +316,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	}
 	in.Excluded = s.excludedOf(in.Snapshot)
 	s.addEvidence(ctx, state, &in)
-	plan, known, planErr := s.plan.get(ctx, freshPlan, s.readPlan)
-	addPlan(state, &in, plan, known, planErr)
+	s.addPlan(ctx, state, &in)
 	state.Overview = overview.Of(&in)
 	surplus, _, priceErr := s.surplus.get(ctx, freshSurplus, func(context.Context) (*overview.Surplus, error) { return s.review(in, state.Overview) })
 	state.Surplus = surplus
@@ -493,8 +503,8 @@ func (s *source) storedHistory(ctx context.Context, row *overview.Row) (overview
 		return out, err
 	}
 	from := checkpoint.Stored{Checkpoints: make(map[checkpoint.Key]usage.Checkpoint), Histories: map[cluster.Workload][]usage.History{row.Workload: stored}}
-	for i := range row.Containers {
-		c := overview.ContainerHistory{Name: row.Containers[i].Container}
+	for _, of := range row.Containers {
+		c := overview.ContainerHistory{Name: of.Container}
 		for j := range stored {
 			if stored[j].Container == c.Name {
 				addPeaks(&c, &stored[j], s.log)

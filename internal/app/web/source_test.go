@@ -334,7 +334,7 @@ func TestSource_prices_surplusIsComputedWithThem(t *testing.T) {
 }
 
 func TestHistory_storedState_peaksOrHistogramsOrNothing(t *testing.T) {
-	row := &overview.Row{Workload: cluster.Workload{Namespace: "shop", Name: "web"}, VPA: "web", Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	row := &overview.Row{Workload: cluster.Workload{Namespace: "shop", Name: "web"}, VPA: "web", Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 	for name, c := range map[string]struct {
 		f       *fake
 		vpa     string
@@ -398,7 +398,7 @@ func TestHistory_twoContainers_eachHasItsOwnPeaks(t *testing.T) {
 	f := &fake{histories: []usage.History{{Container: "app", Form: state.Form(), Data: data, LastSample: at}}, found: true}
 	s := sourceOf(f)
 	s.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	row := &overview.Row{Workload: target, VPA: "web", Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "proxy"}}}, {Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	row := &overview.Row{Workload: target, VPA: "web", Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "proxy"}}}, {Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 	got, err := s.History(t.Context(), row)
 	if err != nil || len(got.Containers) != 2 {
 		t.Fatalf("%d containers, error %v; want 2", len(got.Containers), err)
@@ -423,7 +423,7 @@ func TestHistory_partsCannotBeRead_areLoggedAndLeftOut(t *testing.T) {
 		var log strings.Builder
 		s := sourceOf(f)
 		s.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		row := &overview.Row{Workload: target, VPA: "web", Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+		row := &overview.Row{Workload: target, VPA: "web", Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 		if _, err := s.History(t.Context(), row); err != nil || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
 			t.Errorf("error %v, log %q; want only %q", err, log.String(), want)
 		}

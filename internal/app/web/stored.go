@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -25,7 +26,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
-	"podfit.dev/podfit/internal/edge/profile"
 )
 
 // archive reads the stored usage of whole namespaces, and the profiles.
@@ -47,40 +47,36 @@ func (c clusterArchive) Namespace(ctx context.Context, namespace string) (checkp
 // a right in a namespace does not include them. The recommendations of these profiles are in the status of VPAs nevertheless.
 func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 	catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
-	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
-	if err := process.ReadProfiles(ctx, c.clients, learn, catalog.Listed); err != nil && !errors.Is(err, kube.ErrForbidden) {
+	if err := process.ReadProfiles(ctx, c.clients, catalog); err != nil && !errors.Is(err, kube.ErrForbidden) {
 		return nil, err
 	}
 	return catalog, nil
 }
 
-// A restored has the stored usage history of some workloads, as a recommender has it after its start.
-type restored struct {
-	store     *usage.Store
-	workloads *sizing.Workloads
-}
-
 // restore restores the stored usage history of the workloads that autoscalers govern, as the recommender does at its start. What cannot be
 // decoded is left out.
-func restore(now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored) *restored {
-	out := &restored{store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads()}
-	out.store.Tick(now)
+func restore(
+	now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored,
+) (*usage.Store, *sizing.Workloads) {
+	store := usage.NewStore(usage.DefaultConfig())
+	workloads := sizing.NewWorkloads()
+	store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))
 	for _, a := range governing {
-		out.store.Configure(a.Target, nil)
+		store.Configure(a.Target, nil)
 		assignments[a.Target] = sizing.Assignment{Choice: catalog.Of(a), By: a}
 		targets[a.Key] = a.Target
 	}
-	out.workloads.Apply(out.store, now, snapshot, assignments, nodes)
-	from.Restore(out.store, targets, slices.Collect(maps.Values(targets)))
-	out.workloads.SkipRestore()
+	workloads.Apply(store, now, snapshot, assignments, nodes)
+	from.Restore(store, targets, slices.Collect(maps.Values(targets)))
+	workloads.SkipRestore()
 	for _, a := range governing {
 		for _, p := range snapshot.PodsOf(a.Target) {
-			out.store.Track(p)
+			store.Track(p)
 		}
 	}
-	return out
+	return store, workloads
 }
 
 // storedUsage is what the stored usage of all workloads shows.
@@ -138,7 +134,7 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 			out.updated = at
 		}
 		now := time.Now()
-		history := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
+		store, _ := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
 		for _, a := range byNamespace[namespace] {
 			for _, p := range in.Snapshot.PodsOf(a.Target) {
 				for i := range p.Containers {
@@ -146,7 +142,7 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 					if p.Containers[i].Role == cluster.Init || out.evidence[ref] != nil {
 						continue
 					}
-					e := review.StoredEvidence(a, ref.Container, history.store.Series(ref.Workload, ref.Container), now)
+					e := review.StoredEvidence(a, ref.Container, store.Series(ref.Workload, ref.Container), now)
 					e.Lack = cmp.Or(lack, e.Lack)
 					out.evidence[ref] = &e
 				}
@@ -192,8 +188,8 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	}
 	now := time.Now()
 	nodes := fleet.NewNodes(s.world.Nodes(), s.world.Selectors())
-	history := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
-	in := &rationale.Sizing{Now: now, Profile: history.workloads.Profile(choice, row.Workload), Histories: history.store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
+	store, workloads := restore(now, catalog, snapshot, []*cluster.Autoscaler{a}, nodes, from)
+	in := &rationale.Sizing{Now: now, Profile: workloads.Profile(choice, row.Workload), Histories: store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
 	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
 	var names []string
@@ -208,8 +204,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 			in.Profiles = append(in.Profiles, of.For(declared, sizes))
 		}
 	}
-	for i := range row.Containers {
-		c := &row.Containers[i]
+	for _, c := range row.Containers {
 		for _, at := range c.Kills {
 			in.Kills = append(in.Kills, rationale.Kill{Container: c.Container, At: at})
 		}
@@ -223,11 +218,20 @@ func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 	add := func(name string, own bool, sizes []rationale.Counterfactual) {
 		for i := range sizes {
 			c := &sizes[i]
-			size := overview.ProfileSize{Profile: name, Own: own, Container: c.Container, Resource: c.Resource, Reason: c.Reason, DaysAbove: c.DaysAbove, Days: c.Days, Killed: c.Killed.String()}
-			if c.Known {
-				size.Target = c.Target
+			at := slices.IndexFunc(out, func(s overview.ProfileSize) bool { return s.Container == c.Container && s.Profile == name })
+			if at < 0 {
+				at = len(out)
+				out = append(out, overview.ProfileSize{Container: c.Container, Profile: name, Own: own, Killed: rationale.Unknown.String()})
 			}
-			out = append(out, size)
+			s := &out[at]
+			if c.Known && c.Target > 0 {
+				s.Target = s.Target.Set(c.Resource, c.Target)
+			} else {
+				s.Reason = cmp.Or(s.Reason, c.Reason)
+			}
+			if c.Resource == cluster.Memory {
+				s.DaysAbove, s.Days, s.Killed = c.DaysAbove, c.Days, c.Killed.String()
+			}
 		}
 	}
 	add(in.Profile.Name, true, rationale.Present(in))
@@ -236,5 +240,6 @@ func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 			add(p.Name, false, rationale.WhatIf(in, []rationale.If{{Key: rationale.IfProfile, Value: p.Name}}))
 		}
 	}
+	slices.SortStableFunc(out, func(a, b overview.ProfileSize) int { return strings.Compare(a.Container, b.Container) })
 	return out
 }

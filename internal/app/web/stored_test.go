@@ -176,9 +176,7 @@ func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
 	}
 	names := map[string]int64{}
 	for _, p := range history.Profiles {
-		if p.Resource == cluster.Memory {
-			names[p.Profile] = p.Target
-		}
+		names[p.Profile] = p.Target.Memory
 		if p.Own != (p.Profile == "balanced") {
 			t.Errorf("profile %+v", p)
 		}
@@ -248,9 +246,9 @@ func TestRestore_checkpoints_onlyThoseOfTheVPAAndItsTarget(t *testing.T) {
 		c.edit(&from)
 		f := &fake{}
 		catalog, _ := f.Catalog(t.Context())
-		s := restore(time.Now(), catalog, f.Snapshot(), []*cluster.Autoscaler{vpaOf("balanced")}, nil, from)
+		store, _ := restore(time.Now(), catalog, f.Snapshot(), []*cluster.Autoscaler{vpaOf("balanced")}, nil, from)
 		var restored, recalled []string
-		for _, h := range s.store.All(target) {
+		for _, h := range store.All(target) {
 			if !h.Seen(cluster.Memory).Last.IsZero() {
 				restored = append(restored, h.Container())
 			}

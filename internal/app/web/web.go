@@ -189,7 +189,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	}
 	handler := web.New(web.Config{
 		Explain: explainer, Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
-		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: inspection.NewRights(clients), Namespaces: src, Proxies: proxies}),
+		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: &inspection.Rights{Client: clients.Core}, Namespaces: src, Proxies: proxies}),
 	})
 	return func(ctx context.Context) error {
 		var lc net.ListenConfig

@@ -30,11 +30,14 @@ func (c Condition) String() string {
 	return [...]string{"unknown", "healthy", "late", "failing", "frozen"}[c]
 }
 
+// MarshalText returns the name of the condition, for JSON.
+func (c Condition) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // A Part is the health of a part of podfit.
 type Part struct {
-	Name      string
-	Condition Condition
-	Text      string // why, in one sentence
+	Name      string    `json:"name"`
+	Condition Condition `json:"condition"`
+	Text      string    `json:"text,omitempty"` // why, in one sentence
 }
 
 // A Loop is a loop of this process.
@@ -95,15 +98,9 @@ var leaseNames = map[string][]string{
 
 // ElectionLeases are the names of the leases of leader election.
 func ElectionLeases() []string {
-	var out []string
-	for _, part := range [...]string{"recommender", "updater"} {
-		for _, name := range leaseNames[part] {
-			if !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
+	all := slices.Concat(leaseNames["recommender"], leaseNames["updater"])
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // HealthOf returns the health of the parts of podfit.
@@ -122,7 +119,6 @@ func HealthOf(f *Facts) []Part {
 
 // job returns the health of a loop that runs in the leader.
 func (f *Facts) job(name string) Part {
-	p := Part{Name: name}
 	if at := slices.IndexFunc(f.Loops, func(l Loop) bool { return l.Name == name }); at >= 0 && f.Leading {
 		return f.loop(f.Loops[at])
 	}
@@ -135,19 +131,15 @@ func (f *Facts) job(name string) Part {
 	}
 	switch {
 	case held != nil && held.fresh(f.Read):
-		p.Condition, p.Text = Healthy, fmt.Sprintf("%s leads and renewed its lease %s ago.", held.Holder, elapsed(f.Read.Sub(held.Renewed)))
+		return Part{name, Healthy, fmt.Sprintf("%s leads and renewed its lease %s ago.", held.Holder, elapsed(f.Read.Sub(held.Renewed)))}
 	case name == "recommender" && !f.Stored.IsZero() && f.Looked.Sub(f.Stored) < storedWithin:
-		p.Condition, p.Text = Healthy, f.stored()
+		return Part{name, Healthy, f.stored()}
 	case held != nil:
-		p.Condition, p.Text = Failing, fmt.Sprintf("The lease %s was last renewed %s ago. No replica leads.", held.Name, elapsed(f.Read.Sub(held.Renewed)))
+		return Part{name, Failing, fmt.Sprintf("The lease %s was last renewed %s ago. No replica leads.", held.Name, elapsed(f.Read.Sub(held.Renewed)))}
 	case name == "recommender" && !f.Stored.IsZero():
-		p.Condition, p.Text = Failing, f.stored()
-	case f.Problem != "":
-		p.Text = f.Problem
-	default:
-		p.Text = "There is no lease of it. Without leader election there is none."
+		return Part{name, Failing, f.stored()}
 	}
-	return p
+	return Part{name, NotKnown, cmp.Or(f.Problem, "There is no lease of it. Without leader election there is none.")}
 }
 
 // stored describes when usage was stored.
@@ -158,27 +150,22 @@ func (f *Facts) stored() string {
 
 // loop returns the health of a loop of this process.
 func (f *Facts) loop(l Loop) Part {
-	p := Part{Name: l.Name}
 	switch {
 	case l.Active.IsZero():
-		p.Condition = Late
-		p.Text = "It has not started a pass yet."
+		return Part{l.Name, Late, "It has not started a pass yet."}
 	case f.Now.Sub(l.Active) > l.Window:
-		p.Condition, p.Text = Failing, fmt.Sprintf("It has done nothing for %s.", elapsed(f.Now.Sub(l.Active)))
+		return Part{l.Name, Failing, fmt.Sprintf("It has done nothing for %s.", elapsed(f.Now.Sub(l.Active)))}
 	case l.Passed.IsZero():
-		p.Condition = Late
-		p.Text = "No pass was complete yet. The log has the cause."
+		return Part{l.Name, Late, "No pass was complete yet. The log has the cause."}
 	case f.Now.Sub(l.Passed) > l.Window:
-		p.Condition, p.Text = Late, fmt.Sprintf("The last good pass was %s ago. The log has the cause.", elapsed(f.Now.Sub(l.Passed)))
-	default:
-		p.Condition, p.Text = Healthy, fmt.Sprintf("This process leads. The last good pass was %s ago.", elapsed(f.Now.Sub(l.Passed)))
+		return Part{l.Name, Late, fmt.Sprintf("The last good pass was %s ago. The log has the cause.", elapsed(f.Now.Sub(l.Passed)))}
 	}
-	return p
+	return Part{l.Name, Healthy, fmt.Sprintf("This process leads. The last good pass was %s ago.", elapsed(f.Now.Sub(l.Passed)))}
 }
 
 // webhook returns the health of the admission controller.
 func (f *Facts) webhook() Part {
-	p := Part{Name: "webhook"}
+	const name = "webhook"
 	w := &f.Webhook
 	until := ""
 	if !w.Until.IsZero() {
@@ -186,24 +173,19 @@ func (f *Facts) webhook() Part {
 	}
 	switch {
 	case !w.Known:
-		p.Text = w.Problem
+		return Part{name, NotKnown, w.Problem}
 	case !w.Registered:
-		p.Condition = Failing
-		p.Text = "It is not registered, so new pods keep their own requests."
+		return Part{name, Failing, "It is not registered, so new pods keep their own requests."}
 	case !w.Until.IsZero() && !f.Now.Before(w.Until):
-		p.Condition, p.Text = Failing, "The certificate authority of its registration expired on "+w.Until.UTC().Format("2 Jan 2006")+", so the API server cannot call it."
+		return Part{name, Failing, "The certificate authority of its registration expired on " + w.Until.UTC().Format("2 Jan 2006") + ", so the API server cannot call it."}
 	case w.Lease.Found && !w.Lease.fresh(f.Read):
-		p.Condition, p.Text = Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
+		return Part{name, Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)}
 	case !w.Until.IsZero() && w.Until.Sub(f.Now) < expiresSoon:
-		p.Condition = Late
-		p.Text = "It is registered." + until
+		return Part{name, Late, "It is registered." + until}
 	case !w.Lease.Found:
-		p.Condition = Healthy
-		p.Text = "It is registered." + until
-	default:
-		p.Condition, p.Text = Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)
+		return Part{name, Healthy, "It is registered." + until}
 	}
-	return p
+	return Part{name, Healthy, fmt.Sprintf("It is registered and renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)}
 }
 
 func elapsed(d time.Duration) string { return wording.Elapsed(d, "days") }

@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -15,20 +16,19 @@ import (
 type History struct {
 	Containers []ContainerHistory
 	Requests   []RequestStep // the oldest first
-	Profiles   []ProfileSize // the profile of the workload first
+	Profiles   []ProfileSize // by container; of each, the profile of the workload first
 	Unrecorded string        // why Prometheus could not be read, or not all of it, with the remedy, as sentences; "" if it was read or none is configured
 }
 
-// A ProfileSize is what a profile recommends for one resource of a container, compared with the peaks of the last days.
+// A ProfileSize is what a profile recommends for a container, compared with the memory peaks of the last days.
 type ProfileSize struct {
-	Profile         string
-	Own             bool // the profile of the workload
 	Container       string
-	Resource        cluster.Resource
-	Target          int64  // millicores or bytes; 0 if it is not known
-	Reason          string // why it is not known
-	DaysAbove, Days int    // days whose peak was above the target, of the days whose peak is known
-	Killed          string // whether the container would have been OOM-killed: "yes", "no" or "unknown"
+	Profile         string
+	Own             bool              // the profile of the workload
+	Target          cluster.Resources // a resource that is not known is not set
+	Reason          string            // why a part is not known
+	DaysAbove, Days int               // days whose memory peak was above the target, of the days whose peak is known
+	Killed          string            // whether the container would have been OOM-killed: "yes", "no" or "unknown"
 }
 
 // A ContainerHistory is the stored usage of a container. It has hourly peaks, or histograms, or neither.
@@ -52,18 +52,10 @@ type Peak struct {
 // Fill returns stored peaks with recorded ones in the hours that the stored ones lack, and how many of them are recorded. All are sorted, the
 // oldest first.
 func Fill(stored, recorded []Peak) (all []Peak, filled int) {
-	for len(recorded) > 0 || len(stored) > 0 {
-		from := &stored
-		if len(stored) == 0 || len(recorded) > 0 && recorded[0].At.Before(stored[0].At) {
-			from = &recorded
-			filled++
-		} else if len(recorded) > 0 && recorded[0].At.Equal(stored[0].At) {
-			recorded = recorded[1:]
-		}
-		all = append(all, (*from)[0])
-		*from = (*from)[1:]
-	}
-	return all, filled
+	all = slices.Concat(stored, recorded)
+	slices.SortStableFunc(all, func(a, b Peak) int { return a.At.Compare(b.At) })
+	all = slices.CompactFunc(all, func(a, b Peak) bool { return a.At.Equal(b.At) }) // keeps the first, which is stored
+	return all, len(all) - len(stored)
 }
 
 // PeaksOf returns the stored peaks of the last days.

@@ -104,9 +104,7 @@ func (j *Journal) add(e Entry) {
 
 // Entries returns the entries, the newest first.
 func (j *Journal) Entries() []Entry {
-	out := make([]Entry, 0, len(j.ring))
-	out = append(out, j.ring[j.next:]...)
-	out = append(out, j.ring[:j.next]...)
+	out := slices.Concat(j.ring[j.next:], j.ring[:j.next])
 	slices.Reverse(out)
 	return out
 }

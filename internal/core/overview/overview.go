@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"podfit.dev/podfit/internal/core/capacity"
@@ -62,10 +61,10 @@ type Totals struct {
 type Overview struct {
 	At        time.Time
 	Totals    Totals
-	Rows      []Row // sorted by workload
+	Rows      []*Row // sorted by workload
 	Pools     []capacity.Pool
-	Resizes   []Resize // resizes that have not ended, the oldest first
-	Pods      int      // live pods
+	Resizes   []*Resize // resizes that have not ended, the oldest first
+	Pods      int       // live pods
 	NodeCount int
 	UsageSeen bool // at least one sample is known
 }
@@ -78,8 +77,8 @@ type Row struct {
 	Frozen     bool   // pods wait for the end of a freeze
 	Profile    string // name of the recommender or profile; "" without a VPA
 	Pods       int
-	Sized      int // pods whose requests are within the bounds of the recommendation; of no meaning if Unjudged is set
-	Containers []Container
+	Sized      int               // pods whose requests are within the bounds of the recommendation; of no meaning if Unjudged is set
+	Containers []*Container      // sorted by name
 	Totals     Totals            // without capacity
 	Freed      cluster.Resources // requests of the containers whose requests fall, as podfit recommend counts them
 	Risk       review.Severity   // not low
@@ -144,7 +143,6 @@ func Of(w *World) *Overview {
 			rows[a.Target] = w.rowOf(a.Target, a)
 		}
 	}
-	var scratch []cluster.Resources
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder || w.Excluded[p.Namespace] {
 			continue
@@ -161,22 +159,25 @@ func Of(w *World) *Overview {
 			row = w.rowOf(key, a)
 			rows[key] = row
 		}
-		scratch = row.add(w, p, a, used, scratch[:0])
+		row.add(w, p, a, used)
 		if p.IsResizing() {
-			o.Resizes = append(o.Resizes, Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
+			o.Resizes = append(o.Resizes, &Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
 		}
 	}
-	o.Rows = make([]Row, 0, len(rows))
-	for _, row := range slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) }) {
+	o.Rows = slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) })
+	var containers []*review.Row
+	for _, row := range o.Rows {
 		if row.Pods == 0 {
 			row.Unjudged = cmp.Or(w.NoPods, "no pod of it is running")
 		}
 		row.finish(w.Now)
 		o.Totals.add(&row.Totals)
-		o.Rows = append(o.Rows, *row)
+		for _, c := range row.Containers {
+			containers = append(containers, &c.Row)
+		}
 	}
-	o.rankWaste()
-	o.Resizes = sorted(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
+	review.RankWaste(containers)
+	slices.SortFunc(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
 	o.Totals.Capacity = cluster.Resources{}
 	o.Pools, _ = capacity.Measure(&capacity.World{
 		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,
@@ -186,21 +187,6 @@ func Of(w *World) *Overview {
 		o.Pools[i].Loads = nil // of each workload, which no page shows
 	}
 	return o
-}
-
-// sorted returns values in an order; equal ones keep theirs. It sorts pointers: the compiler makes one copy of the sort function for all
-// pointers, but another one of many kilobytes for each type of value.
-func sorted[T any](values []T, compare func(a, b *T) int) []T {
-	pointers := make([]*T, len(values))
-	for i := range values {
-		pointers[i] = &values[i]
-	}
-	slices.SortStableFunc(pointers, compare)
-	out := make([]T, 0, len(values))
-	for _, v := range pointers {
-		out = append(out, *v)
-	}
-	return out
 }
 
 func (o *Overview) addStatic(p *cluster.Pod, used map[place]cluster.Resources) {
@@ -267,32 +253,17 @@ func (t *Totals) add(other *Totals) {
 	t.Recommended = t.Recommended.Add(other.Recommended)
 }
 
-// For returns the part of the overview that a viewer may see who has rights in some namespaces. Nodes and their capacity belong to the
-// cluster, so they are not part of it.
-func (o *Overview) For(namespaces map[string]bool) *Overview {
-	out := &Overview{At: o.At, UsageSeen: o.UsageSeen}
-	for i := range o.Rows {
-		if row := &o.Rows[i]; namespaces[row.Workload.Namespace] {
-			out.Rows = append(out.Rows, *row)
-			out.Totals.add(&row.Totals)
-			out.Pods += row.Pods
-		}
-	}
-	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r Resize) bool { return !namespaces[r.Pod.Namespace] })
-	return out
-}
-
 // Row returns the row of a workload by namespace, kind and name, or nil. A group is compared only if it is not "".
 func (o *Overview) Row(namespace, kind, name, group string) *Row {
 	first := cluster.Workload{Namespace: namespace, Kind: kind, Name: name}
-	from := sort.Search(len(o.Rows), func(i int) bool { return o.Rows[i].Workload.Compare(first) >= 0 })
-	for i := from; i < len(o.Rows); i++ {
-		w := o.Rows[i].Workload
+	from, _ := slices.BinarySearchFunc(o.Rows, first, func(row *Row, w cluster.Workload) int { return row.Workload.Compare(w) })
+	for _, row := range o.Rows[from:] {
+		w := row.Workload
 		if w.Namespace != namespace || w.Kind != kind || w.Name != name {
 			return nil
 		}
 		if group == "" || group == w.Group {
-			return &o.Rows[i]
+			return row
 		}
 	}
 	return nil

@@ -111,10 +111,10 @@ func TestOf_noPodIsRunning_workloadIsNotJudged(t *testing.T) {
 
 // The causes are as few as a person reads, and count all workloads.
 func TestLacks_manyCauses_rareOnesAreOne(t *testing.T) {
-	o := &Overview{Rows: []Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
+	o := &Overview{Rows: []*Row{{Risk: review.SeverityHigh, Unjudged: "a"}, {}}}
 	for i, n := range []int{1, 5, 2, 1, 3, 1} {
 		for range n {
-			o.Rows = append(o.Rows, Row{Unjudged: fmt.Sprint("cause ", i)})
+			o.Rows = append(o.Rows, &Row{Unjudged: fmt.Sprint("cause ", i)})
 		}
 	}
 	lacks, n := o.Lacks()
@@ -427,7 +427,7 @@ func TestSurplusOf_prices_moneyFollowsNodeOfEachPod(t *testing.T) {
 	w := worldOf(pods, autoscaler(web, cluster.Amounts(1000, 1<<30)), scaled)
 	w.Nodes[1].Ready = true
 	w.AllPods = true
-	w.Prices = review.Prices{Currency: "EUR", Nodes: []review.Price{{Core: 1}, {Core: 3, GiB: 1}}}
+	w.Prices = review.Prices{PriceSource: review.PriceSource{Currency: "EUR"}, Nodes: map[string]review.Price{"n1": {Core: 1}, "n2": {Core: 3, GiB: 1}}}
 	got := SurplusOf(w, Of(w))
 	want := float64(1+3+1) * review.HoursPerMonth
 	if got.Money[web] != want || got.Total != want || got.Money[hpa] != 0 || got.Currency != "EUR" {

@@ -5,6 +5,7 @@ package overview
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -26,7 +27,7 @@ const maxSteps = 200
 // updater has recorded. The requests of a resized pod before its resize are not known. If pods have different requests at the same time, the
 // last change counts.
 func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
-	var all []RequestStep
+	var all []*RequestStep
 	resized := make(map[string]bool)
 	for i := range record.Pods {
 		p := &record.Pods[i]
@@ -35,7 +36,7 @@ func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 		}
 		resized[p.UID] = true
 		for _, f := range p.With {
-			all = append(all, RequestStep{p.At, f.Container, f.Requests})
+			all = append(all, &RequestStep{p.At, f.Container, f.Requests})
 		}
 	}
 	for _, p := range pods {
@@ -45,17 +46,16 @@ func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 		for i := range p.Containers {
 			if c := &p.Containers[i]; c.Role != cluster.Init {
 				requests, _ := c.Running()
-				all = append(all, RequestStep{p.Created, c.Name, requests})
+				all = append(all, &RequestStep{p.Created, c.Name, requests})
 			}
 		}
 	}
-	return withoutRepetition(sorted(all, func(a, b *RequestStep) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Container, b.Container))
-	}))
+	slices.SortStableFunc(all, func(a, b *RequestStep) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Container, b.Container)) })
+	return withoutRepetition(all)
 }
 
 // withoutRepetition drops steps that change nothing, and the oldest ones of a container that has too many.
-func withoutRepetition(all []RequestStep) []RequestStep {
+func withoutRepetition(all []*RequestStep) []RequestStep {
 	last := make(map[string]cluster.Resources)
 	count := make(map[string]int)
 	var out []RequestStep
@@ -66,7 +66,7 @@ func withoutRepetition(all []RequestStep) []RequestStep {
 		}
 		last[s.Container] = now
 		count[s.Container]++
-		out = append(out, s)
+		out = append(out, *s)
 	}
 	kept := out[:0]
 	for _, s := range out {

@@ -32,14 +32,13 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 		config.Pods = w.Snapshot.Pods
 	}
 	report := review.New(config, subjectsOf(w, o))
-	out := &Surplus{PriceSource: w.Prices.Source(), Packing: report.Summary.Packing}
+	out := &Surplus{PriceSource: w.Prices.PriceSource, Packing: report.Summary.Packing}
 	if !w.Prices.Known() {
 		return out
 	}
 	out.Money = make(map[cluster.Workload]float64, len(o.Rows))
 	out.Shares = make(map[usage.Ref]Share, len(report.Rows))
-	for i := range report.Rows {
-		row := &report.Rows[i]
+	for _, row := range report.Rows {
 		out.Shares[usage.Ref{Workload: row.Workload, Container: row.Container}] = Share{report.Money(row), row.Waste}
 		out.Money[row.Workload] += report.Money(row)
 	}
@@ -49,54 +48,32 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 
 // subjectsOf returns the containers that have a recommendation.
 func subjectsOf(w *World, o *Overview) []review.Subject {
-	nodes := make(map[string]int, len(w.Nodes))
-	for i := range w.Nodes {
-		nodes[w.Nodes[i].Name] = i
-	}
-	places := make(map[cluster.Workload]map[string][]review.Place, len(o.Rows))
+	places := make(map[usage.Ref][]review.Place, len(o.Rows))
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder {
 			continue
 		}
-		key := p.Workload()
-		containers := places[key]
-		if containers == nil {
-			containers = make(map[string][]review.Place, len(p.Containers))
-			places[key] = containers
-		}
-		node, known := nodes[p.Node]
-		if !known {
-			node = -1
-		}
 		for i := range p.Containers {
 			requests, _ := p.Containers[i].Running()
-			name := p.Containers[i].Name
-			containers[name] = append(containers[name], review.Place{Pod: p.Name, Node: node, Requests: requests})
+			ref := usage.Ref{Workload: p.Workload(), Container: p.Containers[i].Name}
+			places[ref] = append(places[ref], review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		}
 	}
 	var out []review.Subject
-	for i := range o.Rows {
-		row := &o.Rows[i]
-		for j := range row.Containers {
-			c := &row.Containers[j]
+	for _, row := range o.Rows {
+		for _, c := range row.Containers {
 			if c.Sidecar || c.Estimate().Target.Has.Empty() || row.Pods == 0 {
 				continue
 			}
 			s := c.Subject
-			s.Places = places[row.Workload][c.Container]
-			s.Targets = c.targets(row.Profile)
+			s.Places = places[usage.Ref{Workload: row.Workload, Container: c.Container}]
+			if !c.Target.Has.Empty() { // containers do not keep it as a target of the profile, because there are many
+				s.Targets = []review.Target{{Profile: row.Profile, Amount: c.Target}}
+			}
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-// targets returns the recommendation as the target of a profile. Containers do not keep it, because there are many.
-func (c *Container) targets(profile string) []review.Target {
-	if c.Target.Has.Empty() {
-		return nil
-	}
-	return []review.Target{{Profile: profile, Amount: c.Target}}
 }
 
 // Priced returns the review of the container with the money and the waste of the surplus if prices are known, and whether its waste is known.
@@ -109,19 +86,4 @@ func (c *Container) Priced(s *Surplus) (row review.Row, ranked bool) {
 	row.Weight = share.Money
 	row.Waste = share.Waste
 	return row, known || row.Freed.CPU == 0 && row.Freed.Memory == 0
-}
-
-// rankWaste sets the waste of all containers by assumed prices.
-func (o *Overview) rankWaste() {
-	total := 0.0
-	for i := range o.Rows {
-		for j := range o.Rows[i].Containers {
-			total += max(o.Rows[i].Containers[j].Weight, 0)
-		}
-	}
-	for i := range o.Rows {
-		for j := range o.Rows[i].Containers {
-			o.Rows[i].Containers[j].RankWaste(total)
-		}
-	}
 }

@@ -16,8 +16,7 @@ import (
 // judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
 func (r *Row) judge(now time.Time) {
 	var worst *Container
-	for i := range r.Containers {
-		c := &r.Containers[i]
+	for _, c := range r.Containers {
 		if c.Sidecar || c.Replicas == 0 {
 			continue
 		}
@@ -50,8 +49,7 @@ type Lack struct {
 // further ones.
 func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 	const most = 4
-	for i := range o.Rows {
-		row := &o.Rows[i]
+	for _, row := range o.Rows {
 		if row.Risk > review.Harmless || row.Unjudged == "" {
 			continue
 		}
@@ -63,7 +61,7 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 		}
 		lacks[at].Workloads++
 	}
-	lacks = sorted(lacks, func(a, b *Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
+	slices.SortFunc(lacks, func(a, b Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
 	for len(lacks) > most {
 		last := lacks[len(lacks)-1]
 		lacks = lacks[:len(lacks)-1]
@@ -74,9 +72,9 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 
 // Frozen returns the workloads whose pods wait for the end of a freeze, as the updater last reported.
 func (o *Overview) Frozen() (out []cluster.Workload) {
-	for i := range o.Rows {
-		if o.Rows[i].Frozen {
-			out = append(out, o.Rows[i].Workload)
+	for _, row := range o.Rows {
+		if row.Frozen {
+			out = append(out, row.Workload)
 		}
 	}
 	return out

@@ -6,7 +6,7 @@ package overview
 import (
 	"cmp"
 	"slices"
-	"sort"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -36,11 +36,11 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 
 // container returns a container of the row, and adds it if it is new.
 func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
-	at := sort.Search(len(r.Containers), func(i int) bool { return r.Containers[i].Container >= name })
-	if at < len(r.Containers) && r.Containers[at].Container == name {
-		return &r.Containers[at]
+	at, known := slices.BinarySearchFunc(r.Containers, name, func(c *Container, name string) int { return strings.Compare(c.Container, name) })
+	if known {
+		return r.Containers[at]
 	}
-	c := Container{pods: new(podCount)}
+	c := &Container{pods: new(podCount)}
 	c.Workload = r.Workload
 	c.Container = name
 	c.VPA = r.VPA
@@ -61,10 +61,8 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 		c.Targets = []review.Target{{Profile: r.Profile, Amount: target}}
 	}
 	c.Row = review.RowOf(&c.Subject)
-	r.Containers = append(r.Containers, c)
-	copy(r.Containers[at+1:], r.Containers[at:])
-	r.Containers[at] = c
-	return &r.Containers[at]
+	r.Containers = slices.Insert(r.Containers, at, c)
+	return c
 }
 
 // evidenceOf returns what the stored usage of a container shows.
@@ -78,16 +76,16 @@ func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidenc
 	return new(review.StoredEvidence(a, ref.Container, nil, w.Now))
 }
 
-// add counts a live pod. scratch is memory for the sizes of its containers, which add returns for the next pod.
-func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources, scratch []cluster.Resources) []cluster.Resources {
+// add counts a live pod.
+func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources) {
 	r.Pods++
+	sizes := make([]cluster.Resources, len(p.Containers))
 	sized := true
 	since := w.Now.Add(-review.KillWindow)
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		requests, limits := c.Running()
 		if c.Role == cluster.Init {
-			scratch = append(scratch, cluster.Resources{})
 			continue
 		}
 		known := r.container(w, c.Name, a)
@@ -104,7 +102,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		known.Used = known.Used.Highest(now)
 		r.Totals.Used = r.Totals.Used.Add(now)
 		wanted := known.Wanted(requests)
-		scratch = append(scratch, wanted)
+		sizes[i] = wanted
 		for _, res := range cluster.All {
 			if known.Applies(res) && !known.Sidecar {
 				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
@@ -113,11 +111,10 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		sized = sized && known.within(requests)
 	}
 	r.Totals.Requested = r.Totals.Requested.Add(review.RequestsOf(p, nil))
-	r.Totals.Recommended = r.Totals.Recommended.Add(review.RequestsOf(p, scratch))
+	r.Totals.Recommended = r.Totals.Recommended.Add(review.RequestsOf(p, sizes))
 	if sized {
 		r.Sized++
 	}
-	return scratch
 }
 
 // Wanted returns the target of the container where there is one that podfit may apply, else the request.
@@ -167,10 +164,8 @@ func (c *Container) count(requests, limits cluster.Resources) {
 
 // finish computes what depends on all pods of the row.
 func (r *Row) finish(now time.Time) {
-	var own review.Evidence
-	for i := range r.Containers {
-		c := &r.Containers[i]
-		c.finish(now, &own)
+	for _, c := range r.Containers {
+		c.finish(now)
 		for _, res := range cluster.All {
 			if freed := c.Freed.Amount(res); freed > 0 {
 				r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+freed)
@@ -180,8 +175,8 @@ func (r *Row) finish(now time.Time) {
 	r.judge(now)
 }
 
-// finish reviews the container when all of its pods are known. own is memory for its evidence.
-func (c *Container) finish(now time.Time, own *review.Evidence) {
+// finish reviews the container when all of its pods are known.
+func (c *Container) finish(now time.Time) {
 	mostOutside := 0
 	c.Outside = c.Requests
 	for _, s := range c.pods.sets {
@@ -191,7 +186,7 @@ func (c *Container) finish(now time.Time, own *review.Evidence) {
 		}
 	}
 	stored := c.Evidence
-	*own = *stored
+	own := *stored
 	own.LearnKills(cmp.Or(c.pods.seen, new(review.Evidence)), now.Add(-review.KillWindow))
 	c.pods = nil
 	own.DayPeaks[0] = max(own.DayPeaks[0], c.Used.Amount(cluster.Memory))
@@ -200,13 +195,12 @@ func (c *Container) finish(now time.Time, own *review.Evidence) {
 	}
 	slices.SortFunc(c.Kills, time.Time.Compare)
 	freed, young := c.Freed, c.Young
-	c.Evidence = own
+	c.Evidence = &own
 	c.Row = review.RowOf(&c.Subject)
 	c.Young = young // without Targets, which are not kept, the review does not know it
-	c.Targets = nil // see targets
-	c.Evidence = stored
-	if len(c.Findings) > 0 || stored.Kills > 0 { // else what the pods show now changes nothing
-		c.Evidence = new(*own)
+	c.Targets = nil // see subjectsOf
+	if len(c.Findings) == 0 && stored.Kills == 0 {
+		c.Evidence = stored // what the pods show now changes nothing
 	}
 	for _, res := range cluster.All {
 		if c.Replicas > 0 && c.Confidence > review.None && c.Request.Has.Has(res) {

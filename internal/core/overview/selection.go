@@ -50,8 +50,8 @@ type Selection struct {
 func (o *Overview) Select(q Query) Selection {
 	var found []*Row
 	text := strings.ToLower(q.Text)
-	for i := range o.Rows {
-		if row := &o.Rows[i]; q.matches(row, text) {
+	for _, row := range o.Rows {
+		if q.matches(row, text) {
 			found = append(found, row)
 		}
 	}
@@ -110,8 +110,8 @@ const leastSaving = 1.0
 // Namespaces returns the namespaces of all rows, sorted.
 func (o *Overview) Namespaces() []string {
 	var out []string
-	for i := range o.Rows {
-		if n := o.Rows[i].Workload.Namespace; len(out) == 0 || out[len(out)-1] != n {
+	for _, row := range o.Rows {
+		if n := row.Workload.Namespace; len(out) == 0 || out[len(out)-1] != n {
 			out = append(out, n)
 		}
 	}

@@ -20,12 +20,12 @@ type Groups struct {
 
 // A Group has the totals of the pods of a group. A workload whose pods are in several groups counts in each of them.
 type Group struct {
-	Name      string
-	Workloads int
-	AtRisk    int // workloads with a high or medium risk
-	Pods      int
-	Freed     cluster.Resources // negative if the requests rise
-	Weight    float64           // price of Freed in a month, by assumed prices if none are known
+	Name      string            `json:"name"`
+	Workloads int               `json:"workloads"`
+	AtRisk    int               `json:"workloadsAtRisk"` // with a high or medium risk
+	Pods      int               `json:"pods"`
+	Freed     cluster.Resources `json:"-"` // negative if the requests rise
+	Weight    float64           `json:"-"` // price of Freed in a month, by assumed prices if none are known
 }
 
 // ByNamespace returns the totals by namespace.
@@ -35,13 +35,11 @@ func (r *Report) ByNamespace() *Groups {
 
 // ByPool returns the totals by pool of nodes, with the names that a CapacityPlan without rules has.
 func (r *Report) ByPool() *Groups {
-	pools := new(capacity.Rules).Assign(r.Nodes)
-	return r.group("pool", func(_ *Row, p *Place) string {
-		if p.Node < 0 {
-			return ""
-		}
-		return pools[p.Node]
-	})
+	pools := make(map[string]string, len(r.Nodes))
+	for i, pool := range new(capacity.Rules).Assign(r.Nodes) {
+		pools[r.Nodes[i].Name] = pool
+	}
+	return r.group("pool", func(_ *Row, p *Place) string { return pools[p.Node] })
 }
 
 // ByLabel returns the totals by a label of pods. values has the values of the pods that have the label.
@@ -59,8 +57,7 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 		pods      map[cluster.Key]bool
 	}
 	totals := map[string]*total{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		for k := range row.Places {
 			place := &row.Places[k]
 			name := of(row, place)

@@ -6,31 +6,24 @@ package review
 import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
-	"slices"
 )
 
 // A LimitRule determines the limits that go with changed requests.
-type LimitRule uint8
+type LimitRule string
 
 // The rules. A limit is never below its request. If it would be, it rises in proportion to the request, so that the container can still use more
 // than it requests.
 const (
-	KeepLimits         LimitRule = iota // limits stay
-	ProportionalLimits                  // limits change in proportion to requests, as a VPA with RequestsAndLimits does
-	NoLimits                            // limits are removed
-	MemoryOnlyLimits                    // CPU limits are removed, memory limits stay
+	KeepLimits         LimitRule = "keep"         // limits stay; "" means the same
+	ProportionalLimits LimitRule = "proportional" // limits change in proportion to requests, as a VPA with RequestsAndLimits does
+	NoLimits           LimitRule = "none"         // limits are removed
+	MemoryOnlyLimits   LimitRule = "memory-only"  // CPU limits are removed, memory limits stay
 )
 
-// ParseLimitRule returns the rule with a name: keep, proportional, none or memory-only.
-func ParseLimitRule(name string) (LimitRule, bool) {
-	i := slices.Index(limitRules[:], name)
-	return LimitRule(max(i, 0)), i >= 0
-}
-
 // LimitRules returns the names of the rules.
-func LimitRules() []string { return limitRules[:] }
-
-var limitRules = [...]string{"keep", "proportional", "none", "memory-only"}
+func LimitRules() []string {
+	return []string{string(KeepLimits), string(ProportionalLimits), string(NoLimits), string(MemoryOnlyLimits)}
+}
 
 // apply returns the limits for new requests.
 func (r LimitRule) apply(limits, before, after cluster.Resources) cluster.Resources {

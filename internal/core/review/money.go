@@ -22,33 +22,28 @@ func AssumedPrice() Price { return Price{Core: 0.031611, GiB: 0.004237} }
 
 // Prices are the prices of the nodes of a cluster.
 type Prices struct {
-	Currency string // "" if no prices are known or wanted
-	From     string // where the prices are from
-	Assumed  bool   // they are an assumption: only their ratio has a meaning
-	Default  Price  // of pods without a node
-	Nodes    []Price
+	PriceSource
+	Default Price // of pods that are not on one of Nodes
+	Nodes   map[string]Price
 }
 
 // A PriceSource is where prices are from, as in JSON.
 type PriceSource struct {
-	Currency string `json:"currency"` // "" if no prices are known
+	Currency string `json:"currency"` // "" if no prices are known or wanted
 	From     string `json:"from"`
-	Assumed  bool   `json:"assumed"`
+	Assumed  bool   `json:"assumed"` // they are an assumption: only their ratio has a meaning
 }
-
-// Source returns where the prices are from.
-func (p *Prices) Source() PriceSource { return PriceSource{p.Currency, p.From, p.Assumed} }
 
 // Known reports whether there are prices.
 func (p *Prices) Known() bool { return p.Currency != "" }
 
 // At returns the price on a node.
-func (p *Prices) At(node int) Price {
+func (p *Prices) At(node string) Price {
 	if !p.Known() {
 		return AssumedPrice()
 	}
-	if node < 0 || node >= len(p.Nodes) {
-		return p.Default
+	if price, known := p.Nodes[node]; known {
+		return price
 	}
-	return p.Nodes[node]
+	return p.Default
 }

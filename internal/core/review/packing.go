@@ -7,7 +7,10 @@ import (
 	"cmp"
 	"slices"
 
+	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/placement"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A Packing is how many nodes the pods of a cluster need.
@@ -22,22 +25,19 @@ type Packing struct {
 
 // pack returns how many nodes could go.
 func (r *Report) pack() Packing {
-	wanted := map[container]cluster.Resources{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	wanted := map[usage.Ref]cluster.Resources{}
+	for _, row := range r.Rows {
 		if row.Confidence > None {
-			wanted[container{row.Workload, row.Container}] = row.Request
+			wanted[usage.Ref{Workload: row.Workload, Container: row.Container}] = row.Request
 		}
 	}
-	p := packer{config: &r.Config}
-	after := p.fill(wanted)
-	steps := p.steps
-	before := p.fill(nil)
-	out := Packing{Known: true, Nodes: len(r.Nodes), steps: steps + p.steps}
+	after, steps := r.fill(wanted)
+	before, more := r.fill(nil)
+	out := Packing{Known: true, Nodes: len(r.Nodes), steps: steps + more}
 	for i := range r.Nodes {
 		if !after[i] {
 			out.Gone++
-			out.Money += r.Prices.At(i).Of(r.Nodes[i].Allocatable)
+			out.Money += r.Prices.At(r.Nodes[i].Name).Of(r.Nodes[i].Allocatable)
 		}
 		if !before[i] {
 			out.Already++
@@ -46,20 +46,14 @@ func (r *Report) pack() Packing {
 	return out
 }
 
-// container identifies a container of a workload.
-type container struct {
-	workload cluster.Workload
-	name     string
-}
-
 // requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
-func requestsOf(p *cluster.Pod, wanted map[container]cluster.Resources) cluster.Resources {
+func requestsOf(p *cluster.Pod, wanted map[usage.Ref]cluster.Resources) cluster.Resources {
 	if len(wanted) == 0 {
 		return RequestsOf(p, nil)
 	}
 	sizes := make([]cluster.Resources, len(p.Containers))
 	for i := range p.Containers {
-		sizes[i] = wanted[container{p.Top, p.Containers[i].Name}]
+		sizes[i] = wanted[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
 	}
 	return RequestsOf(p, sizes)
 }
@@ -80,13 +74,6 @@ func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
 	return total
 }
 
-// A packer assigns pods to nodes: first-fit-decreasing. Pods of DaemonSets stay on their nodes. So do pods that may not be able to move:
-// those without a controller, with data on the node, or with constraints that are not known here. A node with such a pod is needed.
-type packer struct {
-	config *Config
-	steps  int
-}
-
 // An item is a pod that can be on any node that accepts it.
 type item struct {
 	pod      *cluster.Pod
@@ -94,11 +81,12 @@ type item struct {
 	share    float64 // the larger of its shares of the largest node
 }
 
-// fill returns for each node whether it is needed.
-func (p *packer) fill(wanted map[container]cluster.Resources) []bool {
-	c := p.config
+// fill assigns pods to nodes, first-fit-decreasing, and returns for each node whether it is needed, and how many nodes were compared with pods.
+// Pods of DaemonSets stay on their nodes. So do pods that may not be able to move: those without a controller, with data on the node, or with
+// constraints that are not known here. A node with such a pod is needed.
+func (c *Config) fill(wanted map[usage.Ref]cluster.Resources) (needed []bool, steps int) {
 	free := make([]cluster.Resources, len(c.Nodes))
-	needed := make([]bool, len(c.Nodes))
+	needed = make([]bool, len(c.Nodes))
 	index := make(map[string]int, len(c.Nodes))
 	var largest cluster.Resources
 	for i := range c.Nodes {
@@ -106,7 +94,7 @@ func (p *packer) fill(wanted map[container]cluster.Resources) []bool {
 		free[i] = cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
 		index[n.Name] = i
 		largest = cluster.Amounts(max(largest.CPU, free[i].CPU), max(largest.Memory, free[i].Memory))
-		needed[i] = n.Cordoned || !n.Ready // its pods move for another reason
+		needed[i] = !capacity.Schedulable(n) // its pods move for another reason
 	}
 	var items []item
 	for _, pod := range c.Pods {
@@ -128,17 +116,21 @@ func (p *packer) fill(wanted map[container]cluster.Resources) []bool {
 		items = append(items, item{pod, requests, share})
 	}
 	slices.SortFunc(items, func(a, b item) int { return cmp.Or(cmp.Compare(b.share, a.share), a.pod.Compare(b.pod.Key)) })
-	order := p.order(needed)
-	tree := newRoom(order, free)
+	tree := newRoom(c.order(needed), free)
+	sizes := placement.SizesOf(c.Nodes, c.Selectors, c.Tolerations, nil)
 	for i := range items {
-		at := tree.place(items[i].requests, func(node int) bool { return p.accepts(node, items[i].pod) })
+		pod := items[i].pod
+		accepts, _ := sizes.Accepting(placement.KeyOf(pod))
+		at := tree.place(items[i].requests, func(node int) bool {
+			n := &c.Nodes[node]
+			return capacity.Schedulable(n) && accepts(n) || !capacity.Schedulable(n) && n.Name == pod.Node
+		})
 		if at < 0 {
-			at = index[items[i].pod.Node] // it fits nowhere else, and runs where it is
+			at = index[pod.Node] // it fits nowhere else, and runs where it is
 		}
 		needed[at] = true
 	}
-	p.steps += tree.steps
-	return needed
+	return needed, tree.steps
 }
 
 // stays reports whether a pod may not be able to move to another node.
@@ -147,8 +139,8 @@ func stays(p *cluster.Pod) bool {
 }
 
 // order returns the nodes in the order in which they are filled: needed ones first, then the largest.
-func (p *packer) order(needed []bool) []int {
-	order := make([]int, len(p.config.Nodes))
+func (c *Config) order(needed []bool) []int {
+	order := make([]int, len(c.Nodes))
 	for i := range order {
 		order[i] = i
 	}
@@ -159,28 +151,12 @@ func (p *packer) order(needed []bool) []int {
 		return 1
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		x := &p.config.Nodes[a]
-		y := &p.config.Nodes[b]
+		x := &c.Nodes[a]
+		y := &c.Nodes[b]
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(y.Allocatable.CPU, x.Allocatable.CPU),
 			cmp.Compare(y.Allocatable.Memory, x.Allocatable.Memory), cmp.Compare(x.Name, y.Name))
 	})
 	return order
-}
-
-// accepts reports whether a node accepts a pod by its labels and taints.
-func (p *packer) accepts(node int, pod *cluster.Pod) bool {
-	n := &p.config.Nodes[node]
-	if n.Cordoned || !n.Ready {
-		return n.Name == pod.Node
-	}
-	if i := int(pod.Place) - int(cluster.Selected); i >= 0 && (i >= len(p.config.Selectors) || !n.Matches(p.config.Selectors[i])) {
-		return false
-	}
-	if !n.Tainted || pod.Tolerance == cluster.AnyTaint {
-		return true
-	}
-	i := int(pod.Tolerance) - int(cluster.FirstListed)
-	return i >= 0 && i < len(p.config.Tolerations) && p.config.Tolerations[i].Tolerate(n.Taints)
 }
 
 // room is the free room on nodes in an order, as a tree: each inner vertex has the most free CPU and the most free memory below it, so

@@ -207,10 +207,7 @@ func Quantity(res cluster.Resource, v int64) string {
 }
 
 // Cents rounds money to two decimals.
-func Cents(v float64) *float64 {
-	v = rounded(v, 2)
-	return &v
-}
+func Cents(v float64) *float64 { return new(rounded(v, 2)) }
 
 func rounded(v float64, decimals int) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'f', decimals, 64), 64)

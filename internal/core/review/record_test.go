@@ -22,7 +22,7 @@ func TestRecord_riskyContainer_hasAmountsFindingsAndMoney(t *testing.T) {
 	r.Kept = [2]Kept{{Reason: FollowsHPA, By: "web", Percent: 80}, {Reason: NotControlled, By: "vpa"}}
 	r.Findings = []Finding{{Kind: Killed, Severity: SeverityHigh, Resource: cluster.Memory, Count: 2, Since: now.Add(-time.Hour)},
 		{Kind: BelowTarget, Resource: cluster.CPU, Share: 0.33333}}
-	got := r.Record(now, &Prices{Currency: "EUR"})
+	got := r.Record(now, &Prices{PriceSource: PriceSource{Currency: "EUR"}})
 	if got.Replicas != 3 || got.Risk != "high" || got.MoneyMonth == nil || *got.MoneyMonth != 12.35 && *got.MoneyMonth != 12.34 {
 		t.Errorf("replicas %d, risk %s, money %v; want 3, high, 12.34 or 12.35", got.Replicas, got.Risk, got.MoneyMonth)
 	}

@@ -120,34 +120,41 @@ func (r *Row) TemplateDiffers() bool {
 // A Report is the result of a review.
 type Report struct {
 	Config
-	Rows    []Row // sorted by risk, then by money, then by name
+	Rows    []*Row // sorted by risk, then by money, then by name
 	Summary Summary
 }
 
 // A Summary has the totals of a report.
 type Summary struct {
-	Workloads, Pods, Nodes int
-	AtRisk                 int               // workloads with a high or medium risk
-	Unjudged               int               // workloads without a known risk, of which some container has too little usage to exclude one
-	Young                  int               // containers without a recommendation
-	Requested              cluster.Resources // by all known pods
-	Used                   cluster.Resources // by the reviewed pods; a resource that was not measured is not set
-	Reviewed               cluster.Resources // requests of the reviewed pods whose usage is known
-	Capacity               cluster.Resources // allocatable on ready nodes that accept new pods
-	Freed                  cluster.Resources // by rows whose requests fall
-	Recoverable            float64           // money of Freed in a month
-	Packing                Packing
+	Counts
+	Requested   cluster.Resources // by all known pods
+	Used        cluster.Resources // by the reviewed pods; a resource that was not measured is not set
+	Reviewed    cluster.Resources // requests of the reviewed pods whose usage is known
+	Capacity    cluster.Resources // allocatable on ready nodes that accept new pods
+	Freed       cluster.Resources // by rows whose requests fall
+	Recoverable float64           // money of Freed in a month
+	Packing     Packing
+}
+
+// Counts are the numbers of a summary, as in JSON.
+type Counts struct {
+	Workloads int `json:"workloads"`
+	Pods      int `json:"pods"`
+	Nodes     int `json:"nodes"`
+	AtRisk    int `json:"workloadsAtRisk"`                 // with a high or medium risk
+	Unjudged  int `json:"workloadsNotJudged,omitempty"`    // without a known risk, of which some container has too little usage to exclude one
+	Young     int `json:"containersWithoutRecommendation"` // containers with none, or with one that is only shown
 }
 
 // New reviews subjects.
 func New(c Config, subjects []Subject) *Report {
-	r := &Report{Config: c, Rows: make([]Row, 0, len(subjects))}
+	r := &Report{Config: c, Rows: make([]*Row, 0, len(subjects))}
 	for i := range subjects {
 		row := rowOf(&subjects[i], len(subjects[i].Places), c.Limits, c.IncludeYoung)
 		r.price(&row)
-		r.Rows = append(r.Rows, row)
+		r.Rows = append(r.Rows, &row)
 	}
-	r.rankWaste()
+	RankWaste(r.Rows)
 	slices.SortFunc(r.Rows, byRisk)
 	r.summarize()
 	return r
@@ -219,32 +226,27 @@ func (r *Report) price(row *Row) {
 // muchWaste is the share of the recoverable money of the cluster from which the waste of a row is high.
 const muchWaste = 0.02
 
-// rankWaste sets the waste of all rows. Without prices, the default ratio of prices ranks it.
-func (r *Report) rankWaste() {
+// RankWaste sets the waste of all rows of a cluster by their weights. Without prices, the default ratio of prices ranks it.
+func RankWaste(rows []*Row) {
 	total := 0.0
-	for i := range r.Rows {
-		total += max(r.Rows[i].Weight, 0)
+	for _, row := range rows {
+		total += max(row.Weight, 0)
 	}
-	for i := range r.Rows {
-		r.Rows[i].RankWaste(total)
-	}
-}
-
-// RankWaste sets the waste of a row by its weight, in a cluster in which all rows together cost too much by total.
-func (r *Row) RankWaste(total float64) {
-	switch {
-	case r.Weight <= 0:
-		r.Waste = Harmless
-	case r.Weight >= muchWaste*total:
-		r.Waste = SeverityHigh
-	default:
-		r.Waste = SeverityLow
+	for _, row := range rows {
+		switch {
+		case row.Weight <= 0:
+			row.Waste = Harmless
+		case row.Weight >= muchWaste*total:
+			row.Waste = SeverityHigh
+		default:
+			row.Waste = SeverityLow
+		}
 	}
 }
 
 // byRisk orders rows: highest risk first, then most money, then by name.
-func byRisk(a, b Row) int {
-	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(firstKind(&a), firstKind(&b)), cmp.Compare(b.Weight, a.Weight), byName(a, b))
+func byRisk(a, b *Row) int {
+	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(firstKind(a), firstKind(b)), cmp.Compare(b.Weight, a.Weight), byName(a, b))
 }
 
 func firstKind(r *Row) int {
@@ -254,25 +256,16 @@ func firstKind(r *Row) int {
 	return int(r.Findings[0].Kind)
 }
 
-func byName(a, b Row) int {
+func byName(a, b *Row) int {
 	return cmp.Or(a.Workload.Compare(b.Workload), strings.Compare(a.Container, b.Container))
 }
 
 // ByName returns the rows sorted by name.
-func (r *Report) ByName() []*Row { return r.sorted(byName) }
+func (r *Report) ByName() []*Row { return slices.SortedStableFunc(slices.Values(r.Rows), byName) }
 
 // ByMoney returns the rows sorted by money, the highest first.
 func (r *Report) ByMoney() []*Row {
-	return r.sorted(func(a, b Row) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), byName(a, b)) })
-}
-
-func (r *Report) sorted(order func(a, b Row) int) []*Row {
-	rows := make([]*Row, len(r.Rows))
-	for i := range r.Rows {
-		rows[i] = &r.Rows[i]
-	}
-	slices.SortStableFunc(rows, func(a, b *Row) int { return order(*a, *b) })
-	return rows
+	return slices.SortedStableFunc(slices.Values(r.Rows), func(a, b *Row) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), byName(a, b)) })
 }
 
 // addAmounts adds what a row uses, and what its recommendation gives back.
@@ -297,8 +290,7 @@ func (r *Report) summarize() {
 	workloads := map[cluster.Workload]bool{} // true: at risk
 	unjudged := map[cluster.Workload]bool{}
 	pods := map[cluster.Workload]int{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
+	for _, row := range r.Rows {
 		workloads[row.Workload] = workloads[row.Workload] || row.Risk >= SeverityMedium
 		pods[row.Workload] = max(pods[row.Workload], len(row.Places))
 		if row.Confidence == None || !row.Young.Has.Empty() && !r.IncludeYoung {
@@ -328,7 +320,7 @@ func (r *Report) summarize() {
 	}
 	for _, p := range r.Pods {
 		if p.Live() {
-			s.Requested = s.Requested.Add(requestsOf(p, nil))
+			s.Requested = s.Requested.Add(RequestsOf(p, nil))
 		}
 	}
 	if len(r.Pods) > 0 && len(r.Nodes) > 0 {

@@ -25,14 +25,14 @@ func subject(name string, pods int, requests, limits, target cluster.Resources) 
 	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
 	s := Subject{Workload: w, Container: "app", Requests: requests, Limits: limits, Targets: []Target{{Profile: "balanced", Amount: target}}}
 	for i := range pods {
-		s.Places = append(s.Places, Place{Pod: fmt.Sprintf("%s-%d", name, i), Node: -1, Requests: requests})
+		s.Places = append(s.Places, Place{Pod: fmt.Sprintf("%s-%d", name, i), Requests: requests})
 	}
 	s.Evidence = &Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000}
 	return s
 }
 
 // reviewed returns the row of one subject.
-func reviewed(s Subject) Row { return New(Config{Now: now}, []Subject{s}).Rows[0] }
+func reviewed(s Subject) *Row { return New(Config{Now: now}, []Subject{s}).Rows[0] }
 
 func TestRisk_rules_giveSeverity(t *testing.T) {
 	plain := func(change func(*Subject)) Subject {
@@ -121,19 +121,19 @@ func TestWaste_shareOfRecoverableMoney_isHighFrom2Percent(t *testing.T) {
 // Money is the sum over pods of (request − target) × price of the node that the pod is on × 730 h.
 func TestMoney_podsOnNodesWithPrices_isSumOverPods(t *testing.T) {
 	s := subject("web", 3, cluster.Amounts(2000, 4*gib), cluster.Resources{}, cluster.Amounts(500, gib))
-	s.Places[0].Node, s.Places[1].Node, s.Places[2].Node = 0, 1, -1
+	s.Places[0].Node, s.Places[1].Node = "a", "b"
 	s.Places[1].Requests = cluster.Amounts(1000, 2*gib) // it was resized
-	prices := Prices{Currency: "EUR", Default: Price{Core: 3, GiB: 0.3}, Nodes: []Price{{Core: 1, GiB: 0.1}, {Core: 2, GiB: 0.2}}}
+	prices := Prices{PriceSource: PriceSource{Currency: "EUR"}, Default: Price{Core: 3, GiB: 0.3}, Nodes: map[string]Price{"a": {Core: 1, GiB: 0.1}, "b": {Core: 2, GiB: 0.2}}}
 	r := New(Config{Now: now, Prices: prices}, []Subject{s})
 	want := 730 * (1.5*1 + 3*0.1 + 0.5*2 + 1*0.2 + 1.5*3 + 3*0.3)
-	if got := r.Money(&r.Rows[0]); math.Abs(got-want) > 1e-9 {
+	if got := r.Money(r.Rows[0]); math.Abs(got-want) > 1e-9 {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got, want := r.Rows[0].Freed, cluster.Amounts(3500, 7*gib); got != want {
 		t.Errorf("got freed %v, want %v", got, want)
 	}
-	if r := New(Config{Now: now}, []Subject{s}); r.Money(&r.Rows[0]) != 0 || r.Rows[0].Weight <= 0 {
-		t.Errorf("without prices: got money %v and weight %v", r.Money(&r.Rows[0]), r.Rows[0].Weight)
+	if r := New(Config{Now: now}, []Subject{s}); r.Money(r.Rows[0]) != 0 || r.Rows[0].Weight <= 0 {
+		t.Errorf("without prices: got money %v and weight %v", r.Money(r.Rows[0]), r.Rows[0].Weight)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestConfidence_hoursWithSamples_giveLevel(t *testing.T) {
 func TestLimits_rules_keepLimitsAboveRequests(t *testing.T) {
 	before, limits := cluster.Amounts(1000, gib), cluster.Amounts(2000, 2*gib)
 	for _, tt := range []struct {
-		rule   string
+		rule   LimitRule
 		after  cluster.Resources
 		limits cluster.Resources
 		want   cluster.Resources
@@ -207,16 +207,9 @@ func TestLimits_rules_keepLimitsAboveRequests(t *testing.T) {
 		{"memory-only", cluster.Amounts(500, 3*gib), limits, cluster.Resources{Memory: 6 * gib, Has: cluster.Of(cluster.Memory)}},
 		{"keep", cluster.Amounts(500, gib), cluster.Resources{}, cluster.Resources{}},
 	} {
-		rule, ok := ParseLimitRule(tt.rule)
-		if !ok {
-			t.Fatal(tt.rule)
-		}
-		if got := rule.apply(tt.limits, before, tt.after); got != tt.want {
+		if got := tt.rule.apply(tt.limits, before, tt.after); got != tt.want {
 			t.Errorf("%s, requests %v: got limits %v, want %v", tt.rule, tt.after, got, tt.want)
 		}
-	}
-	if _, ok := ParseLimitRule("some"); ok {
-		t.Error("got a rule for an unknown name")
 	}
 }
 
@@ -264,7 +257,7 @@ func (f *fleet) packed(target map[string]cluster.Resources) Packing {
 			subjects[p.Top.Name] = s
 			order = append(order, p.Top.Name)
 		}
-		s.Places = append(s.Places, Place{Pod: p.Name, Node: -1, Requests: p.Containers[0].Requests})
+		s.Places = append(s.Places, Place{Pod: p.Name, Requests: p.Containers[0].Requests})
 	}
 	var all []Subject
 	for _, name := range order {
@@ -408,7 +401,7 @@ func TestGroups_ofPods_sumToTheReport(t *testing.T) {
 	f := newFleet(2)
 	f.Nodes[0].Labels, f.Nodes[1].Labels = []string{"karpenter.sh/nodepool=general"}, []string{"eks.amazonaws.com/nodegroup=spot", "node.kubernetes.io/instance-type=m6i.large"}
 	s := subject("web", 3, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(100, gib))
-	s.Places[0].Node, s.Places[1].Node = 0, 1
+	s.Places[0].Node, s.Places[1].Node = f.Nodes[0].Name, f.Nodes[1].Name
 	s.Evidence.Kill(now, 1)
 	r := New(f.Config, []Subject{s})
 	pools := r.ByPool()

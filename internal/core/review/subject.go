@@ -4,6 +4,7 @@
 package review
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -42,7 +43,7 @@ type Size struct{ Requests, Limits cluster.Resources }
 // A Place is one live pod of a subject.
 type Place struct {
 	Pod      string            // name
-	Node     int               // index in Nodes; -1 if the pod is not on a known node
+	Node     string            // "" if the pod is not on a node
 	Requests cluster.Resources // of the container in this pod
 }
 
@@ -99,13 +100,7 @@ type Evidence struct {
 const PeakDays = 7
 
 // Peak returns the highest memory usage of the last days.
-func (e *Evidence) Peak() int64 {
-	peak := int64(0)
-	for _, p := range e.DayPeaks {
-		peak = max(peak, p)
-	}
-	return peak
-}
+func (e *Evidence) Peak() int64 { return slices.Max(e.DayPeaks[:]) }
 
 // Kill adds OOM kills of one pod, of which the last was at a time.
 func (e *Evidence) Kill(at time.Time, n int) {

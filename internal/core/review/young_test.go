@@ -46,7 +46,7 @@ func TestYoung_totals_haveItOnlyIfAskedFor(t *testing.T) {
 	young.Evidence.Hours = 5
 	for _, included := range []bool{false, true} {
 		r := New(Config{Now: now, IncludeYoung: included}, []Subject{young})
-		row := &r.Rows[0]
+		row := r.Rows[0]
 		record := row.Record(now, &Prices{})
 		if counts := r.Summary.Freed.CPU == 1600; counts != included || r.Summary.Unjudged != 1 || row.OnlyShown(cluster.CPU) == included ||
 			row.Changes(cluster.CPU) != included || (record.CPU.Target != "") != included || (record.CPU.NewRequest == "200m") != included || (row.Waste > Harmless) != included {
@@ -61,7 +61,7 @@ func TestYoung_followedByHPA_targetOfTheHPAIsNamedOnlyIfItCounts(t *testing.T) {
 		s := subject("web", 2, cluster.Amounts(1000, gib), cluster.Resources{}, cluster.Amounts(200, gib/2))
 		s.Evidence.Hours = 5
 		s.Kept[0] = Kept{Reason: FollowsHPA, By: "web", Percent: 350}
-		row := &New(Config{Now: now, IncludeYoung: included}, []Subject{s}).Rows[0]
+		row := New(Config{Now: now, IncludeYoung: included}, []Subject{s}).Rows[0]
 		record := row.Record(now, &Prices{})
 		if strings.Contains(record.Why, "HPA") != included || (record.CPU.HPATarget == 350) != included {
 			t.Errorf("included %v: why %q, target of the HPA %d", included, record.Why, record.CPU.HPATarget)

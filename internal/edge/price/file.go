@@ -13,7 +13,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -55,7 +54,7 @@ var fields = map[string][]string{
 	"the file": {"currency", "default", "nodes"}, "default": {"core", "gib"}, "nodes": {"match", "hour", "core", "gib", "factor"},
 }
 
-// ReadFile reads a price file and returns the prices of nodes, in the order of the nodes.
+// ReadFile reads a price file and returns the prices of nodes.
 func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 	data, err := read(path)
 	if err != nil {
@@ -65,9 +64,10 @@ func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices: %s: %w", path, err)
 	}
-	out := review.Prices{Currency: f.Currency, From: path, Default: f.base()}
+	from := review.PriceSource{Currency: f.Currency, From: path}
+	out := review.Prices{PriceSource: from, Default: f.base(), Nodes: make(map[string]review.Price, len(nodes))}
 	for i := range nodes {
-		out.Nodes = append(out.Nodes, f.of(&nodes[i]))
+		out.Nodes[nodes[i].Name] = f.of(&nodes[i])
 	}
 	return out, nil
 }
@@ -224,15 +224,9 @@ func divided(hour float64, n *cluster.Node, ratio review.Price) review.Price {
 	return review.Price{Core: ratio.Core * hour / whole, GiB: ratio.GiB * hour / whole}
 }
 
-// Assumed returns assumed prices of nodes.
-func Assumed(nodes []cluster.Node) review.Prices {
+// Assumed returns the same assumed price for all nodes.
+func Assumed() review.Prices {
 	p := review.AssumedPrice()
-	out := review.Prices{
-		Currency: "USD", Assumed: true, Default: p,
-		From: strings.TrimSpace(fmt.Sprintf("%.4f a core-hour and %.5f a GiB-hour on all nodes", p.Core, p.GiB)),
-	}
-	for range nodes {
-		out.Nodes = append(out.Nodes, p)
-	}
-	return out
+	from := fmt.Sprintf("%.4f a core-hour and %.5f a GiB-hour on all nodes", p.Core, p.GiB)
+	return review.Prices{PriceSource: review.PriceSource{Currency: "USD", From: from, Assumed: true}, Default: p}
 }

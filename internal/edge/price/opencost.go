@@ -45,7 +45,10 @@ func OpenCost(ctx context.Context, address string, transport http.RoundTripper, 
 	if err != nil {
 		return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
 	}
-	out := review.Prices{Currency: "USD", From: "OpenCost at " + address, Default: review.Price{Core: median(core), GiB: median(gib)}}
+	out := review.Prices{
+		PriceSource: review.PriceSource{Currency: "USD", From: "OpenCost at " + address},
+		Default:     review.Price{Core: median(core), GiB: median(gib)}, Nodes: make(map[string]review.Price, len(nodes)),
+	}
 	for i := range nodes {
 		p := out.Default
 		if v, ok := core[nodes[i].Name]; ok {
@@ -54,7 +57,7 @@ func OpenCost(ctx context.Context, address string, transport http.RoundTripper, 
 		if v, ok := gib[nodes[i].Name]; ok {
 			p.GiB = v
 		}
-		out.Nodes = append(out.Nodes, p)
+		out.Nodes[nodes[i].Name] = p
 	}
 	return out, nil
 }

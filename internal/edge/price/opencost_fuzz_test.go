@@ -6,12 +6,15 @@ package price
 import (
 	"bytes"
 	"io"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
 )
 
 // canned answers each request with the same body.
@@ -35,7 +38,7 @@ func FuzzOpenCost_anyAnswer_pricesAreValid(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, p := range append(prices.Nodes, prices.Default) {
+		for _, p := range slices.AppendSeq([]review.Price{prices.Default}, maps.Values(prices.Nodes)) {
 			for _, v := range []float64{p.Core, p.GiB} {
 				if math.IsNaN(v) || v < 0 || v > maxPrice {
 					t.Errorf("price %v", v)

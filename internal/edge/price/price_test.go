@@ -6,6 +6,7 @@ package price
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -55,12 +56,14 @@ func TestReadFile_rules_givePriceOfEachNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := cluster.Amounts(8000, 32<<30)
-	for i, want := range []float64{8*0.0316 + 32*0.00424, 0.384, 0.35 * (8*0.0316 + 32*0.00424), 0.35 * 0.384, 8*0.5 + 32*0.01} {
-		if got := prices.Nodes[i].Of(whole) / review.HoursPerMonth; !near(got, want) {
-			t.Errorf("node %d: got %v an hour, want %v", i, got, want)
+	for name, want := range map[string]float64{
+		"plain": 8*0.0316 + 32*0.00424, "large": 0.384, "spot": 0.35 * (8*0.0316 + 32*0.00424), "large spot": 0.35 * 0.384, "gpu": 8*0.5 + 32*0.01,
+	} {
+		if got := prices.Nodes[name].Of(whole) / review.HoursPerMonth; !near(got, want) {
+			t.Errorf("node %s: got %v an hour, want %v", name, got, want)
 		}
 	}
-	if ratio := prices.Nodes[1].Core / prices.Nodes[1].GiB; !near(ratio, 0.0316/0.00424) {
+	if ratio := prices.Nodes["large"].Core / prices.Nodes["large"].GiB; !near(ratio, 0.0316/0.00424) {
 		t.Errorf("the price of a whole node is divided in the ratio %v, want that of the default", ratio)
 	}
 	if prices.Currency != "EUR" || prices.Assumed {
@@ -115,7 +118,7 @@ func TestReadFile_manyFactors_priceIsFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := prices.Nodes[0]; p.Core != 0 || math.IsInf(p.GiB, 0) {
+	if p := prices.Nodes["n"]; p.Core != 0 || math.IsInf(p.GiB, 0) {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -158,11 +161,9 @@ func TestOpenCost_metrics_givePriceOfEachNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []review.Price{{Core: 0.02, GiB: 0.003}, {Core: 0.04, GiB: 0.003}, {Core: 0.04, GiB: 0.003}}
-	for i := range want {
-		if prices.Nodes[i] != want[i] {
-			t.Errorf("node %d: got %+v, want %+v", i, prices.Nodes[i], want[i])
-		}
+	want := map[string]review.Price{"a": {Core: 0.02, GiB: 0.003}, "b": {Core: 0.04, GiB: 0.003}, "c": {Core: 0.04, GiB: 0.003}}
+	if !maps.Equal(prices.Nodes, want) {
+		t.Errorf("got %+v, want %+v", prices.Nodes, want)
 	}
 }
 

@@ -4,7 +4,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"podfit.dev/podfit/internal/core/overview"
 )
@@ -59,25 +60,16 @@ type AccessConfig struct {
 	Reviewer   Reviewer       // nil if the mode is None
 	Namespaces namespaces     // those that may have rows
 	Proxies    []netip.Prefix // addresses from which the headers of a proxy are accepted
-	Timeout    time.Duration  // of all reviews of a request; 0 means 5 s
-	Remember   time.Duration  // how long an answer of the API server is used; 0 means 1 minute
 }
 
 // Access decides who sees what. It is safe for several goroutines.
 type Access struct {
 	c       AccessConfig
-	reviews chan struct{} // limits concurrent reviews
+	reviews *semaphore.Weighted // limits concurrent reviews
 
-	mu     sync.Mutex
-	known  map[[sha256.Size]byte]knownUser
-	rights map[string]knownRights // by all that the API server knows of a user
-}
-
-// knownUser is the answer to a TokenReview.
-type knownUser struct {
-	user  overview.User
-	ok    bool
-	until time.Time
+	users   *cache.LRUExpireCache // *overview.User by the checksum of the token
+	refused *cache.LRUExpireCache // checksums of refused tokens, apart from users, so that they displace none
+	rights  *cache.LRUExpireCache // knownRights by all that the API server knows of a user
 }
 
 // knownRights are the namespaces that a user may see.
@@ -88,8 +80,10 @@ type knownRights struct {
 }
 
 const (
+	reviewTimeout = 5 * time.Second  // of all reviews of a request
+	remember      = time.Minute      // how long an answer of the API server is used
 	maxReviews    = 16               // concurrent requests to the API server
-	maxKnown      = 1024             // users and tokens that are remembered
+	maxKnown      = 1024             // users, tokens and refused tokens that are remembered
 	maxToken      = 16 << 10         // bytes
 	refusedFor    = 10 * time.Second // how long a refused token is remembered
 	maxNamespaces = 2000             // that are asked about for one viewer
@@ -98,9 +92,10 @@ const (
 
 // NewAccess returns an Access.
 func NewAccess(c AccessConfig) *Access {
-	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
-	c.Remember = cmp.Or(c.Remember, time.Minute)
-	return &Access{c: c, reviews: make(chan struct{}, maxReviews), known: make(map[[sha256.Size]byte]knownUser), rights: make(map[string]knownRights)}
+	return &Access{
+		c: c, reviews: semaphore.NewWeighted(maxReviews),
+		users: cache.NewLRUExpireCache(maxKnown), refused: cache.NewLRUExpireCache(maxKnown), rights: cache.NewLRUExpireCache(maxKnown),
+	}
 }
 
 // A refusal is why a request is not served.
@@ -115,7 +110,7 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 	if a == nil || a.c.Mode == None {
 		return &overview.Viewer{All: true}, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.c.Timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
 	user, refused := a.user(ctx, r)
 	if refused != nil {
@@ -143,32 +138,22 @@ func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *re
 		return nil, &refusal{http.StatusUnauthorized, "A Kubernetes token is required: as a bearer token, or as the password. Run \"kubectl create token NAME\" for a service account.", nil}
 	}
 	sum := sha256.Sum256([]byte(token))
-	now := time.Now()
-	a.mu.Lock()
-	known, found := a.known[sum]
-	a.mu.Unlock()
-	if !found || now.After(known.until) {
+	if known, ok := a.users.Get(sum); ok {
+		user, _ := known.(*overview.User)
+		return user, nil
+	}
+	if _, refused := a.refused.Get(sum); !refused {
 		user, ok, err := a.authenticate(ctx, token)
 		if err != nil {
 			return nil, &refusal{http.StatusServiceUnavailable, "The API server did not check the token. Try again.", err}
 		}
-		known = knownUser{user, ok, now.Add(a.c.Remember)}
-		if !ok {
-			known.until = now.Add(refusedFor)
+		if ok {
+			a.users.Add(sum, &user, remember)
+			return &user, nil
 		}
-		a.mu.Lock()
-		if len(a.known) >= maxKnown {
-			maps.DeleteFunc(a.known, func(_ [sha256.Size]byte, k knownUser) bool { return now.After(k.until) || !k.ok })
-		}
-		if len(a.known) < maxKnown {
-			a.known[sum] = known
-		}
-		a.mu.Unlock()
+		a.refused.Add(sum, true, refusedFor)
 	}
-	if !known.ok {
-		return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
-	}
-	return &known.user, nil
+	return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
 }
 
 // bearer returns the token of a request, "" if there is none.
@@ -181,28 +166,16 @@ func bearer(r *http.Request) string {
 }
 
 func (a *Access) authenticate(ctx context.Context, token string) (overview.User, bool, error) {
-	if err := a.enter(ctx); err != nil {
-		return overview.User{}, false, err
+	if err := a.reviews.Acquire(ctx, 1); err != nil {
+		return overview.User{}, false, fmt.Errorf("wait for other reviews: %w", err)
 	}
-	defer a.leave()
+	defer a.reviews.Release(1)
 	u, ok, err := a.c.Reviewer.Authenticate(ctx, token)
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err() // an answer after the timeout does not count
 	}
 	return u, ok, err
 }
-
-// enter waits until another review may start.
-func (a *Access) enter(ctx context.Context) error {
-	select {
-	case a.reviews <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for other reviews: %w", ctx.Err())
-	}
-}
-
-func (a *Access) leave() { <-a.reviews }
 
 // proxied returns the user that a proxy names. Groups of Kubernetes itself are ignored, because only the API server assigns them.
 func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
@@ -231,30 +204,21 @@ func (a *Access) proxied(r *http.Request) (*overview.User, *refusal) {
 // namespaces may appear because the cluster is still read.
 func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Viewer, complete bool, err error) {
 	key := fmt.Sprintf("%q", *u) // all of it, because tokens of one user may differ in Extra only, such as in their scopes
-	now := time.Now()
-	a.mu.Lock()
-	known, found := a.rights[key]
-	a.mu.Unlock()
-	if !found || now.After(known.until) {
+	remembered, found := a.rights.Get(key)
+	known, _ := remembered.(knownRights)
+	if !found {
 		all, err := a.mayList(ctx, u, "")
 		if err != nil {
 			return nil, false, err
 		}
-		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: now.Add(a.c.Remember)}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: time.Now().Add(remember)}
 	}
 	if !known.viewer.All {
 		var names []string
 		names, complete = a.c.Namespaces.Namespaces()
 		known, err = a.askNamespaces(ctx, u, known, names)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.rights) >= maxKnown {
-		maps.DeleteFunc(a.rights, func(_ string, k knownRights) bool { return now.After(k.until) })
-	}
-	if len(a.rights) < maxKnown {
-		a.rights[key] = known // also after an error, so that the next attempt continues with the other namespaces
-	}
+	a.rights.Add(key, known, time.Until(known.until)) // also after an error, so that the next attempt continues with the other namespaces
 	if err != nil {
 		return nil, false, err
 	}
@@ -303,10 +267,10 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 }
 
 func (a *Access) mayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
-	if err := a.enter(ctx); err != nil {
-		return false, err
+	if err := a.reviews.Acquire(ctx, 1); err != nil {
+		return false, fmt.Errorf("wait for other reviews: %w", err)
 	}
-	defer a.leave()
+	defer a.reviews.Release(1)
 	may, err := a.c.Reviewer.MayList(ctx, u, namespace)
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), errors.New("the answer came too late"))

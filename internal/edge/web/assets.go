@@ -13,7 +13,6 @@ import (
 	"html/template"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -110,17 +109,10 @@ func (h *handler) asset(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	body := a.body
-	header := w.Header()
-	header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	header.Set("Content-Type", a.contentType)
-	header.Set("Vary", "Accept-Encoding")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if acceptsGzip(r) {
 		body = a.small
-		header.Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Encoding", "gzip")
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodHead {
-		return
-	}
-	_, _ = w.Write(body) // the client may be gone
+	h.sendAsIs(w, r, http.StatusOK, a.contentType, body)
 }

@@ -66,20 +66,17 @@ var units = map[cluster.Resource]struct {
 
 // chartsOf returns the charts of a workload: memory and CPU of each container. Without any usage, there are none.
 func chartsOf(row *overview.Row, history *overview.History, activity []overview.Entry, now time.Time) []chartView {
-	var changes []int64
+	var changes []time.Time
 	for i := range activity {
 		if activity[i].Act != "leave" {
-			changes = append(changes, activity[i].At.Unix())
+			changes = append(changes, activity[i].At)
 		}
 	}
 	var out []chartView
-	for i := range row.Containers {
-		c := &row.Containers[i]
-		stored := overview.ContainerHistory{Name: c.Container}
-		for j := range history.Containers {
-			if history.Containers[j].Name == c.Container {
-				stored = history.Containers[j]
-			}
+	for _, c := range row.Containers {
+		stored := cluster.Find(history.Containers, func(h *overview.ContainerHistory) bool { return h.Name == c.Container })
+		if stored == nil {
+			stored = new(overview.ContainerHistory)
 		}
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 			peaks := stored.Memory
@@ -97,14 +94,14 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 				view.peaks(peaks, unit.used)
 				view.source(peaks, recorded)
 				if res == cluster.Memory {
-					view.Data.mark(c.Kills, nil)
+					view.Data.Kills = view.Data.within(c.Kills)
 				}
-				view.Data.mark(nil, changes)
+				view.Data.Changes = view.Data.within(changes)
 				view.Data.steps(history.Requests, c.Container, res)
 				view.Data.scale()
 				view.SVG = view.drawPeaks()
 			case len(buckets) > 0:
-				view.histogram(buckets, unit.used, &stored, now)
+				view.histogram(buckets, unit.used, stored, now)
 				view.Data.scale()
 				view.SVG = view.drawHistogram()
 			default:
@@ -149,33 +146,24 @@ func rounded(v float64) float64 {
 func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 	c.Kind = "peaks"
 	c.Head = []string{"Day", "Highest hour, UTC", "Peak, " + c.Data.Unit}
-	first := peaks[0].At
-	last := peaks[len(peaks)-1].At
-	next := 0
-	var best overview.Peak
-	flush := func() {
-		if best.Value > 0 {
-			c.Table = append(c.Table, tableRow{best.At.Format("Mon, 2 Jan"), best.At.Format("15:04"), wording.Number(best.Value / scale)})
-		}
-		best = overview.Peak{}
-	}
-	for at := first; !at.After(last); at = at.Add(time.Hour) {
-		c.Data.Times = append(c.Data.Times, at.Unix())
-		if next >= len(peaks) || !peaks[next].At.Equal(at) {
+	var highest []overview.Peak // of each day
+	at := peaks[0].At
+	for _, p := range peaks {
+		for ; !at.After(p.At); at = at.Add(time.Hour) {
+			c.Data.Times = append(c.Data.Times, at.Unix())
 			c.Data.Peaks = append(c.Data.Peaks, nil)
-			continue
 		}
-		p := peaks[next]
-		next++
-		c.Data.Peaks = append(c.Data.Peaks, new(rounded(p.Value/scale)))
-		if p.At.Format(time.DateOnly) != best.At.Format(time.DateOnly) {
-			flush()
-		}
-		if p.Value > best.Value {
-			best = p
+		c.Data.Peaks[len(c.Data.Peaks)-1] = new(rounded(p.Value / scale))
+		switch n := len(highest) - 1; {
+		case n < 0 || p.At.Format(time.DateOnly) != highest[n].At.Format(time.DateOnly):
+			highest = append(highest, p)
+		case p.Value > highest[n].Value:
+			highest[n] = p
 		}
 	}
-	flush()
+	for _, p := range highest {
+		c.Table = append(c.Table, []string{p.At.Format("Mon, 2 Jan"), p.At.Format("15:04"), wording.Number(p.Value / scale)})
+	}
 }
 
 // source notes how many of the peaks are from Prometheus. Without any, there is no note.
@@ -200,7 +188,7 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 	c.Head = []string{"From, " + c.Data.Unit, "To, " + c.Data.Unit, "Share"}
 	for _, b := range buckets {
 		c.Data.Buckets = append(c.Data.Buckets, bucket{rounded(b.From / scale), rounded(b.To / scale), rounded(b.Share)})
-		c.Table = append(c.Table, tableRow{wording.Number(b.From / scale), wording.Number(b.To / scale), fmt.Sprintf("%.1f %%", b.Share*100)})
+		c.Table = append(c.Table, []string{wording.Number(b.From / scale), wording.Number(b.To / scale), fmt.Sprintf("%.1f %%", b.Share*100)})
 	}
 	c.Note = "The profile stores a histogram and no times: the checkpoint shows how often which usage occurred, with less weight for old samples."
 	if !stored.First.IsZero() {
@@ -208,20 +196,15 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 	}
 }
 
-// mark adds OOM kills and changes within the time of the chart.
-func (d *chartData) mark(kills []time.Time, changes []int64) {
-	from := d.Times[0]
-	to := d.Times[len(d.Times)-1] + 2*3600
-	for _, at := range kills {
-		if t := at.Unix(); t >= from && t <= to {
-			d.Kills = append(d.Kills, min(t, d.Times[len(d.Times)-1]))
+// within returns the times that are within the chart. Those in the two hours after its last point are at that point.
+func (d *chartData) within(times []time.Time) (in []int64) {
+	last := d.Times[len(d.Times)-1]
+	for _, at := range times {
+		if t := at.Unix(); t >= d.Times[0] && t <= last+2*3600 {
+			in = append(in, min(t, last))
 		}
 	}
-	for _, t := range changes {
-		if t >= from && t <= to {
-			d.Changes = append(d.Changes, min(t, d.Times[len(d.Times)-1]))
-		}
-	}
+	return in
 }
 
 // steps adds how the request of a container changed. Without a known change, there are none.

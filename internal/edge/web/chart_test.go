@@ -23,7 +23,7 @@ func drawn(row *overview.Row, stored overview.ContainerHistory, now time.Time) [
 // The axes have values, also where no script runs: amounts upwards, days to the right.
 func TestChart_axes_haveValues(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 14, 0, 0, time.UTC)
-	row := &overview.Row{Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	row := &overview.Row{Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 	var peaks []overview.Peak
 	for i := range 48 {
 		peaks = append(peaks, overview.Peak{At: now.Truncate(time.Hour).Add(time.Duration(i-48) * time.Hour), Value: 0.4})
@@ -42,7 +42,7 @@ func TestChart_axes_haveValues(t *testing.T) {
 // An upper bound with little confidence is hundreds of cores. It does not make the rest unreadable, and one sample is visible.
 func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 14, 0, 0, time.UTC)
-	row := &overview.Row{Containers: []overview.Container{{
+	row := &overview.Row{Containers: []*overview.Container{{
 		Row: review.Row{Subject: review.Subject{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}}, Advice: &cluster.Advice{Estimate: cluster.Estimate{
 			Lower: cluster.Amounts(28, 1<<28), Target: cluster.Amounts(143, 3<<28), Upper: cluster.Amounts(201_350, 400<<30),
 		}},
@@ -64,7 +64,7 @@ func TestChart_oneSampleAndHighUpperBound_isReadable(t *testing.T) {
 
 func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	row := &overview.Row{Containers: []overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
+	row := &overview.Row{Containers: []*overview.Container{{Row: review.Row{Subject: review.Subject{Container: "app"}}}}}
 	peaks := func(hours int, every int) (out []overview.Peak) {
 		for i := 0; i < hours; i += every {
 			out = append(out, overview.Peak{At: now.Add(time.Duration(i-hours) * time.Hour), Value: 0.12})
@@ -91,9 +91,9 @@ func TestChart_peaksOfPrometheus_noteSaysSo(t *testing.T) {
 
 func TestChoicesOf_profilesWithoutHistory_areNamedOnce(t *testing.T) {
 	sizes := []overview.ProfileSize{
-		{Profile: "default", Own: true, Container: "app", Resource: cluster.CPU, Target: 143}, {Profile: "cost", Container: "app", Resource: cluster.CPU, Reason: "No history."},
-		{Profile: "balanced", Container: "app", Resource: cluster.CPU, Reason: "No history."}, {Profile: "balanced", Container: "proxy", Resource: cluster.CPU, Reason: "No history."},
-		{Profile: "default", Own: true, Container: "proxy", Resource: cluster.CPU, Reason: "Too young."}, {Profile: "busy-hours", Container: "app", Resource: cluster.Memory, Target: 1 << 20},
+		{Container: "app", Profile: "default", Own: true, Target: cluster.Amounts(143, 1<<20)}, {Container: "app", Profile: "cost", Reason: "No history."},
+		{Container: "app", Profile: "balanced", Reason: "No history."}, {Container: "app", Profile: "busy-hours", Target: cluster.Amounts(0, 1<<20)},
+		{Container: "proxy", Profile: "default", Own: true, Reason: "Too young."}, {Container: "proxy", Profile: "balanced", Reason: "No history."},
 	}
 	known, unknown := choicesOf(sizes)
 	if len(known) != 3 || known[0].Span != 2 || known[1].Profile != "busy-hours" || known[2].Container != "proxy" || known[2].Span != 1 {

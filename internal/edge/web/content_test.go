@@ -193,7 +193,7 @@ func TestPages_podsWaitForTheEndOfAFreeze_saySo(t *testing.T) {
 		}
 	}
 	for i := range s.State(t.Context()).Overview.Rows {
-		row := &s.State(t.Context()).Overview.Rows[i]
+		row := s.State(t.Context()).Overview.Rows[i]
 		row.Frozen = row.Workload.Name == "cart"
 	}
 	contains(t, "overview", body(t, get(handler(s), "GET", "/")), "<b>Frozen:</b> pods of 1 workload need a change, but a person has stopped their changes.")

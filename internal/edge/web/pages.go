@@ -5,7 +5,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -39,28 +38,20 @@ func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page
 	return p
 }
 
-type partView struct {
-	Name      string `json:"name"`
-	Condition string `json:"condition"`
-	Text      string `json:"text,omitempty"`
-}
-
 // healthOf returns the health of podfit. A viewer of some namespaces gets no names of leaders.
-func healthOf(s *State, v *overview.Viewer) []partView {
-	out := make([]partView, 0, len(s.Health))
-	for i := range s.Health {
-		p := partView{Name: s.Health[i].Name, Condition: s.Health[i].Condition.String()}
-		if v.All {
-			p.Text = s.Health[i].Text
+func healthOf(s *State, v *overview.Viewer) []overview.Part {
+	out := append([]overview.Part{}, s.Health...)
+	for i := range out {
+		if !v.All {
+			out[i].Text = ""
 		}
-		out = append(out, p)
 	}
 	return out
 }
 
 // Summary returns the health of all parts in a few words: those that work, then those that do not.
-func (p *page) Summary() (out []healthWord) {
-	for _, condition := range [...]string{"healthy", "frozen", "late", "failing", "unknown"} {
+func (p *page) Summary() (out []overview.Part) {
+	for _, condition := range [...]overview.Condition{overview.Healthy, overview.Frozen, overview.Late, overview.Failing, overview.NotKnown} {
 		var names []string
 		for i := range p.Health {
 			if p.Health[i].Condition == condition {
@@ -68,14 +59,11 @@ func (p *page) Summary() (out []healthWord) {
 			}
 		}
 		if len(names) > 0 {
-			out = append(out, healthWord{strings.Join(names, ", ") + " " + condition, condition})
+			out = append(out, overview.Part{Condition: condition, Text: strings.Join(names, ", ") + " " + condition.String()})
 		}
 	}
 	return out
 }
-
-// A healthWord is the names of the parts in a condition.
-type healthWord struct{ Text, Condition string }
 
 // overviewView is the page /. Its totals have the names that they have in "podfit recommend -o json".
 type overviewView struct {
@@ -107,7 +95,7 @@ type overviewView struct {
 	Since       time.Time           `json:"activitySince,omitzero"`
 	From        string              `json:"activityFrom"`
 	Activity    []entryView         `json:"activity"`
-	Health      []partView          `json:"health"`
+	Health      []overview.Part     `json:"health"`
 
 	sized    int  // workloads with a VPA whose requests are judged
 	complete bool // all that podfit may read has been read, and pods are known
@@ -171,8 +159,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 		Requested: amounts{o.Totals.Requested}, Used: amounts{o.Totals.Used}, Recommended: amounts{o.Totals.Recommended}, Capacity: amounts{o.Totals.Capacity},
 	}
 	var freed cluster.Resources
-	for i := range o.Rows {
-		row := &o.Rows[i]
+	for _, row := range o.Rows {
 		freed = freed.Add(row.Freed)
 		if row.VPA != "" {
 			view.VPAs++
@@ -193,22 +180,23 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Bars = []barView{barOf(cluster.CPU, &totals), barOf(cluster.Memory, &totals)}
 	risks := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: topRows})
 	view.AtRisk = risks.Total
-	money := s.moneyOf(o, v)
-	view.Currency = money.currency
-	view.Money = money.total
-	if s.Surplus != nil && v.All {
-		view.Removable = s.Surplus.Packing.Gone
-		view.Already = s.Surplus.Packing.Already
+	var surplus overview.Surplus
+	if s.Surplus != nil {
+		surplus = *s.Surplus.Visible(o, v)
 	}
+	view.Removable = surplus.Packing.Gone
+	view.Already = surplus.Packing.Already
+	view.Money = surplus.Total
+	view.Currency = surplus.Currency
 	if view.Currency != "" {
-		view.Prices = &s.Surplus.PriceSource
+		view.Prices = &surplus.PriceSource
 	}
 	view.Risks = s.viewsOf(risks.Rows)
 	view.Savings = []workloadView{}
 	for _, row := range o.Select(overview.Query{VPA: "with", Order: overview.BySavings, Size: topRows}).Rows {
 		if row.Saving() > 0 {
 			saving := s.viewOf(row)
-			saving.Money = money.of[row.Workload]
+			saving.Money = surplus.Money[row.Workload]
 			view.Savings = append(view.Savings, saving)
 		}
 	}
@@ -225,29 +213,6 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
 	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
-}
-
-// money are the prices of what could be given back in a month.
-type money struct {
-	currency string
-	total    float64
-	of       map[cluster.Workload]float64
-}
-
-// moneyOf returns the prices of the rows that a viewer may see. There are none if prices are not known.
-func (s *State) moneyOf(o *overview.Overview, v *overview.Viewer) money {
-	if s.Surplus == nil || s.Surplus.Currency == "" {
-		return money{}
-	}
-	out := money{currency: s.Surplus.Currency, of: s.Surplus.Money}
-	if v.All {
-		out.total = s.Surplus.Total
-		return out
-	}
-	for i := range o.Rows {
-		out.total += max(s.Surplus.Money[o.Rows[i].Workload], 0)
-	}
-	return out
 }
 
 type workloadsView struct {
@@ -336,8 +301,8 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	if v.All {
 		view.Plan = planViewOf(s)
 	}
-	for i := range o.Resizes[:min(len(o.Resizes), activityRows)] {
-		view.Resizes = append(view.Resizes, resizeViewOf(&o.Resizes[i]))
+	for _, x := range o.Resizes[:min(len(o.Resizes), activityRows)] {
+		view.Resizes = append(view.Resizes, resizeViewOf(x))
 	}
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
@@ -406,9 +371,9 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 	s := h.stateOf(w, r, "Profiles", "profiles")
 	o := s.Overview.Visible(v)
 	users := make(map[string]int)
-	for i := range o.Rows {
-		if o.Rows[i].VPA != "" {
-			users[o.Rows[i].Profile]++
+	for _, row := range o.Rows {
+		if row.VPA != "" {
+			users[row.Profile]++
 		}
 	}
 	view := profilesView{Custom: []profileView{}}
@@ -436,7 +401,7 @@ type aboutView struct {
 	Prices   string    `json:"prices,omitempty"`
 	Excluded []string  `json:"excludedNamespaces,omitempty"`
 
-	Health []partView `json:"health"`
+	Health []overview.Part `json:"health"`
 }
 
 func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
@@ -454,14 +419,4 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	}
 	p.Body = view
 	h.show(w, r, "about", p, view)
-}
-
-// historyTimeout bounds how long a page waits for the stored usage of a workload.
-const historyTimeout = 5 * time.Second
-
-// readHistory reads the stored usage of a workload. If that fails, the page shows the rest.
-func (h *handler) readHistory(ctx context.Context, row *overview.Row) (overview.History, error) {
-	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
-	defer cancel()
-	return h.Source.History(ctx, row)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
 	document "podfit.dev/podfit/internal/look/page"
 )
@@ -84,7 +85,7 @@ type page struct {
 	Now     time.Time     // when the page was made
 	Contact time.Time     // see State; zero if there was no contact
 	Age     time.Duration // since Contact
-	Health  []partView
+	Health  []overview.Part
 	Loading []string
 	Notes   []string // problems of the data
 	Unheard bool     // it is not known what podfit did
@@ -151,26 +152,34 @@ func self(r *http.Request) string {
 
 const htmlType = "text/html; charset=utf-8"
 
+// internalError is the text of a page that cannot be shown.
+const internalError = "podfit cannot show this page because of an internal error. Its log has the cause."
+
 // show sends a page as HTML, as JSON with the parameter format=json, or as a file with save=1.
 func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *page, data any) {
+	var body []byte
+	var err error
+	contentType := htmlType
 	if r.URL.Query().Get("format") == "json" {
-		h.showJSON(w, r, data)
-		return
+		contentType = "application/json; charset=utf-8"
+		body, err = json.MarshalIndent(data, "", " ")
+		body = append(body, '\n')
+	} else {
+		p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version
+		if r.URL.Query().Get("save") != "" {
+			p.Offline = true
+			p.Style, p.Policy = bundled().style, bundled().policy
+			w.Header().Set("Content-Disposition", `attachment; filename="podfit-`+name+`.html"`)
+		}
+		body, err = render(name, p)
 	}
-	p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version
-	if r.URL.Query().Get("save") != "" {
-		p.Offline = true
-		p.Style, p.Policy = bundled().style, bundled().policy
-		w.Header().Set("Content-Disposition", `attachment; filename="podfit-`+name+`.html"`)
-	}
-	body, err := render(name, p)
 	if err != nil {
 		w.Header().Del("Content-Disposition")
 		h.Log.Error("Failed to render a page", slog.Any("error", err))
-		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
+		h.fail(w, r, http.StatusInternalServerError, internalError)
 		return
 	}
-	h.send(w, r, http.StatusOK, htmlType, body)
+	h.send(w, r, http.StatusOK, contentType, body)
 }
 
 func render(name string, p *page) ([]byte, error) {
@@ -179,16 +188,6 @@ func render(name string, p *page) ([]byte, error) {
 		return nil, fmt.Errorf("render page %s: %w", name, err)
 	}
 	return document.Plain(out.Bytes()), nil
-}
-
-func (h *handler) showJSON(w http.ResponseWriter, r *http.Request, data any) {
-	body, err := json.MarshalIndent(data, "", " ")
-	if err != nil {
-		h.Log.Error("Failed to render a page", slog.Any("error", err))
-		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
-		return
-	}
-	h.send(w, r, http.StatusOK, "application/json; charset=utf-8", append(body, '\n'))
 }
 
 // fail sends an error page.

@@ -132,7 +132,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(cause)
 		}
 		h.Log.Error("Failed to serve a page because of an internal error", slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-		h.fail(w, r, http.StatusInternalServerError, "podfit cannot show this page because of an internal error. Its log has the cause.")
+		h.fail(w, r, http.StatusInternalServerError, internalError)
 	}()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -230,13 +230,23 @@ func (h *handler) send(w http.ResponseWriter, r *http.Request, status int, conte
 		began.end(body)
 		return
 	}
+	if len(body) > 1024 && acceptsGzip(r) {
+		body = compressed(body, gzip.DefaultCompression)
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	h.sendAsIs(w, r, status, contentType, body)
+}
+
+// acceptsGzip reports whether a response may be compressed.
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+// sendAsIs writes a response that may have been compressed before.
+func (h *handler) sendAsIs(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Add("Vary", "Accept-Encoding")
-	if len(body) > 1024 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		body = compressed(body, gzip.DefaultCompression)
-		header.Set("Content-Encoding", "gzip")
-	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method == http.MethodHead {

@@ -8,7 +8,6 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -48,7 +47,7 @@ func (h *handler) during(w http.ResponseWriter, r *http.Request, p *page, read f
 	select {
 	case cause = <-ended:
 	case <-patience.C:
-		out.begin(r, h.headOf(r, p))
+		out.begin(r, p)
 		cause = <-ended
 	}
 	if cause != nil {
@@ -57,34 +56,26 @@ func (h *handler) during(w http.ResponseWriter, r *http.Request, p *page, read f
 	return out.head != nil
 }
 
-// headOf returns the first part of a page, which does not depend on data; nil if it cannot be made.
-func (h *handler) headOf(r *http.Request, p *page) []byte {
+// begin sends the head of a page, which does not depend on data.
+func (s *stream) begin(r *http.Request, p *page) {
 	p.Root = root(r)
-	var out bytes.Buffer
-	if err := bundled().templates.ExecuteTemplate(&out, "head", p); err != nil {
-		return nil
-	}
-	return out.Bytes()
-}
-
-// begin sends the head of a page.
-func (s *stream) begin(r *http.Request, head []byte) {
-	if len(head) == 0 {
+	var head bytes.Buffer
+	if err := bundled().templates.ExecuteTemplate(&head, "head", p); err != nil {
 		return
 	}
+	s.head = head.Bytes()
 	header := s.Header()
 	header.Set("Content-Type", htmlType)
 	header.Add("Vary", "Accept-Encoding")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if acceptsGzip(r) {
 		header.Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(s.ResponseWriter)
 		s.rest = z
-		_, _ = z.Write(head) // the client may be gone
+		_, _ = z.Write(s.head) // the client may be gone
 		_ = z.Flush()
 	} else {
-		_, _ = s.Write(head)
+		_, _ = s.Write(s.head)
 	}
-	s.head = head
 	_ = http.NewResponseController(s.ResponseWriter).Flush()
 }
 

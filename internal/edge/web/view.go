@@ -86,8 +86,7 @@ func (s *State) viewOf(r *overview.Row) workloadView {
 	if r.Unjudged == "" {
 		v.Sized = &r.Sized
 	}
-	for i := range r.Containers {
-		c := &r.Containers[i]
+	for _, c := range r.Containers {
 		v.Containers = append(v.Containers, containerView{
 			Record: s.recordOf(c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate().Lower}, Target: amounts{c.Estimate().Target},
 			Upper: amounts{c.Estimate().Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
@@ -216,18 +215,6 @@ type entryView struct {
 	Path      string    `json:"-"`               // of the page of the workload, "" if the workload is not known
 }
 
-func entryViewOf(e *overview.Entry) entryView {
-	v := entryView{
-		At: e.At.UTC(), Namespace: e.Pod.Namespace, Pod: e.Pod.Name, VPA: e.VPA, Act: e.Act, Reason: e.Reason, Text: e.Text, Change: e.Change,
-		Pods: max(e.Pods, 1), Times: e.Times,
-	}
-	if w := e.Workload; !w.IsZero() {
-		v.Workload = w.Kind + "/" + w.Name
-		v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
-	}
-	return v
-}
-
 // Title returns what the entry is about.
 func (v entryView) Title() string {
 	if v.Pods > 1 {
@@ -249,10 +236,17 @@ func (v entryView) Verb() string {
 }
 
 func entryViews(entries []overview.Entry, most int) []entryView {
-	entries = entries[:min(len(entries), most)]
-	out := make([]entryView, 0, len(entries))
-	for i := range entries {
-		out = append(out, entryViewOf(&entries[i]))
+	out := []entryView{}
+	for _, e := range entries[:min(len(entries), most)] {
+		v := entryView{
+			At: e.At.UTC(), Namespace: e.Pod.Namespace, Pod: e.Pod.Name, VPA: e.VPA, Act: e.Act, Reason: e.Reason, Text: e.Text, Change: e.Change,
+			Pods: max(e.Pods, 1), Times: e.Times,
+		}
+		if w := e.Workload; !w.IsZero() {
+			v.Workload = w.Kind + "/" + w.Name
+			v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
+		}
+		out = append(out, v)
 	}
 	return out
 }

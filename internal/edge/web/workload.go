@@ -103,27 +103,23 @@ func (p *workloadPage) add(from <-chan explained, asked bool) {
 	if from == nil {
 		return
 	}
-	late := time.NewTimer(explainPatience)
-	defer late.Stop()
-	for {
-		select {
-		case e := <-from:
-			if e.err != nil {
-				p.Unexplained = e.err.Error()
-				return
-			}
-			p.Sections = explanationOf(e.Explanation)
-			p.Explain = e.Text
-			p.Explained = e.Data
-			if len(p.Sections.You) > 0 {
-				p.Commands = p.Sections.You
-			}
+	var late <-chan time.Time // nil: no time is too late
+	if !asked {
+		late = time.After(explainPatience)
+	}
+	select {
+	case e := <-from:
+		if e.err != nil {
+			p.Unexplained = e.err.Error()
 			return
-		case <-late.C:
-			if !asked {
-				return
-			}
 		}
+		p.Sections = explanationOf(e.Explanation)
+		p.Explain = e.Text
+		p.Explained = e.Data
+		if len(p.Sections.You) > 0 {
+			p.Commands = p.Sections.You
+		}
+	case <-late:
 	}
 }
 
@@ -153,18 +149,21 @@ func (u unknownView) Names() string { return strings.Join(u.Profiles, ", ") }
 func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
 	unknown = []unknownView{}
 	known = []choiceView{}
-	for _, c := range allChoices(sizes) {
-		if c.Own || !c.Target.r.Has.Empty() {
-			known = append(known, *c)
+	for i := range sizes {
+		s := &sizes[i]
+		if s.Own || !s.Target.Has.Empty() {
+			known = append(known, choiceView{
+				Container: s.Container, Profile: s.Profile, Own: s.Own, Target: amounts{s.Target}, Above: s.DaysAbove, Days: s.Days, Killed: s.Killed, Reason: s.Reason,
+			})
 			continue
 		}
-		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == c.Reason })
+		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == s.Reason })
 		if at < 0 {
 			at = len(unknown)
-			unknown = append(unknown, unknownView{Reason: c.Reason})
+			unknown = append(unknown, unknownView{Reason: s.Reason})
 		}
-		if u := &unknown[at]; !slices.Contains(u.Profiles, c.Profile) {
-			u.Profiles = append(u.Profiles, c.Profile)
+		if u := &unknown[at]; !slices.Contains(u.Profiles, s.Profile) {
+			u.Profiles = append(u.Profiles, s.Profile)
 		}
 	}
 	first := 0
@@ -177,39 +176,14 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 	return known, unknown
 }
 
-// allChoices returns the profiles by container, also those of which nothing is known.
-func allChoices(sizes []overview.ProfileSize) []*choiceView {
-	found := []*choiceView{}
-	index := make(map[[2]string]*choiceView)
-	for i := range sizes {
-		s := &sizes[i]
-		key := [2]string{s.Container, s.Profile}
-		c, known := index[key]
-		if !known {
-			c = &choiceView{Container: s.Container, Profile: s.Profile, Own: s.Own, Killed: "unknown"}
-			index[key] = c
-			found = append(found, c)
-		}
-		if s.Target > 0 {
-			c.Target.r = c.Target.r.Set(s.Resource, s.Target)
-		} else if c.Reason == "" {
-			c.Reason = s.Reason
-		}
-		if s.Resource == cluster.Memory {
-			c.Above = s.DaysAbove
-			c.Days = s.Days
-			c.Killed = s.Killed
-		}
-	}
-	slices.SortStableFunc(found, func(a, b *choiceView) int { return strings.Compare(a.Container, b.Container) })
-	return found
-}
-
 // A command is a command line that a viewer may copy.
 type command struct {
 	About string `json:"about"`
 	Line  string `json:"line"`
 }
+
+// historyTimeout bounds how long a page waits for the stored usage of a workload.
+const historyTimeout = 5 * time.Second
 
 func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.Viewer, parts []string, q query) {
 	namespace := parts[0]
@@ -238,10 +212,12 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.CanExplain = h.Explain != nil
 	why := h.explain(r.Context(), row.Workload, v, asked || q.text("format") != "json" && s.Overview.Pods <= explainPods)
 	began := h.during(w, r, &page{Title: title, Section: "workloads", Charts: true}, func() {
-		history, err = h.readHistory(r.Context(), row)
+		ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
+		defer cancel()
+		history, err = h.Source.History(ctx, row)
 		view.add(why, asked)
 	})
-	if err != nil {
+	if err != nil { // the page shows the rest
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
 	}
@@ -252,8 +228,8 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		}
 	}
 	view.Activity = entryViews(own, 20)
-	for i := range s.Overview.Resizes {
-		if x := &s.Overview.Resizes[i]; x.Workload == row.Workload {
+	for _, x := range s.Overview.Resizes {
+		if x.Workload == row.Workload {
 			view.Resizes = append(view.Resizes, resizeViewOf(x))
 		}
 	}
@@ -277,8 +253,8 @@ func ownsPod(o *overview.Overview, row *overview.Row, pod cluster.Key) bool {
 	case by.Name == w.Name || !strings.HasPrefix(pod.Name, w.Name+"-"):
 		return by.Name == w.Name && by.Kind != "Pod"
 	}
-	for i := range o.Rows { // for example pay-api beside pay
-		if other := &o.Rows[i].Workload; other.Namespace == w.Namespace && other.Name == by.Name {
+	for _, row := range o.Rows { // for example pay-api beside pay
+		if other := &row.Workload; other.Namespace == w.Namespace && other.Name == by.Name {
 			return false
 		}
 	}
@@ -321,8 +297,7 @@ func patchOf(row *overview.Row) string {
 	}
 	out.WriteString(indent + "containers:\n")
 	changes := false
-	for i := range row.Containers {
-		c := &row.Containers[i]
+	for _, c := range row.Containers {
 		wanted := c.Wanted(c.Outside)
 		if c.Sidecar || wanted == c.Outside { // a sidecar is in another list of the manifest
 			continue
@@ -371,9 +346,7 @@ type chartView struct {
 
 	Recorded int `json:"hoursFromPrometheus,omitempty"` // how many of the peaks are from Prometheus
 
-	Table []tableRow `json:"-"` // the same data for readers who do not see the chart
+	Table [][]string `json:"-"` // the same data for readers who do not see the chart
 	Head  []string   `json:"-"`
 	Data  chartData  `json:"data"`
 }
-
-type tableRow []string

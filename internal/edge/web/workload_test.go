@@ -17,7 +17,7 @@ import (
 // The API server refuses a request above its limit, and a change of the template of a Job.
 func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	const mib = 1 << 20
-	row := &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, Containers: []overview.Container{{
+	row := &overview.Row{Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "cart"}, Containers: []*overview.Container{{
 		Row: review.Row{
 			Subject: review.Subject{Container: "app", Limits: cluster.Amounts(500, 1024*mib)}, Target: cluster.Amounts(200, 1276*mib),
 		},
@@ -74,7 +74,7 @@ func TestOwnsPod_namesOfWorkloadsBeginAlike_eachHasItsOwn(t *testing.T) {
 		workload("Deployment", "web"), workload("Deployment", "web-api"), workload("StatefulSet", "web"), workload("DaemonSet", "web"), workload("CronJob", "web"),
 		workload("Pod", "web"), workload("Job", "web"), workload("Rollout", "pay"), workload("Rollout", "pay-api"), workload("Postgres", "db"),
 	} {
-		o.Rows = append(o.Rows, overview.Row{Workload: w})
+		o.Rows = append(o.Rows, &overview.Row{Workload: w})
 	}
 	for _, c := range []struct {
 		pod  string
@@ -94,10 +94,10 @@ func TestOwnsPod_namesOfWorkloadsBeginAlike_eachHasItsOwn(t *testing.T) {
 	} {
 		var got []string
 		for i := range o.Rows {
-			if ownsPod(o, &o.Rows[i], cluster.Key{Namespace: "shop", Name: c.pod}) {
+			if ownsPod(o, o.Rows[i], cluster.Key{Namespace: "shop", Name: c.pod}) {
 				got = append(got, o.Rows[i].Workload.Kind+" "+o.Rows[i].Workload.Name)
 			}
-			if ownsPod(o, &o.Rows[i], cluster.Key{Namespace: "pay", Name: c.pod}) {
+			if ownsPod(o, o.Rows[i], cluster.Key{Namespace: "pay", Name: c.pod}) {
 				t.Errorf("%s of another namespace belongs to %v", c.pod, o.Rows[i].Workload)
 			}
 		}

@@ -14,18 +14,14 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/overview"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // Rights asks the API server who a user is and what the user may read.
-type Rights struct{ client kubernetes.Interface }
-
-// NewRights returns a client of the reviews of the API server.
-func NewRights(c *kube.Clients) *Rights { return &Rights{c.Core} }
+type Rights struct{ Client kubernetes.Interface }
 
 // Authenticate returns the user of a token. ok is false if the API server refuses the token.
 func (r *Rights) Authenticate(ctx context.Context, token string) (u overview.User, ok bool, err error) {
-	review, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
+	review, err := r.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return u, false, fmt.Errorf("review a token: %w", err)
@@ -50,7 +46,7 @@ func (r *Rights) MayList(ctx context.Context, u *overview.User, namespace string
 	for _, of := range []authorizationv1.ResourceAttributes{{Group: v1.GroupVersion().Group, Resource: v1.ResourceAutoscalers}, {Resource: "pods"}} {
 		of.Namespace, of.Verb = namespace, "list"
 		spec.ResourceAttributes = &of
-		review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		review, err := r.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("review the rights of user %s: %w", u.Name, err)
 		}

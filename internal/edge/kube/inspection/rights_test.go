@@ -35,7 +35,7 @@ func TestRights_authenticate_onlyAuthenticatedUserCounts(t *testing.T) {
 	} {
 		f := kubetest.NewFakeAPI(t)
 		f.Reply(tokenReviews, c.code, c.reply)
-		got, ok, err := NewRights(clientsOf(f)).Authenticate(t.Context(), "secret")
+		got, ok, err := (&Rights{clientsOf(f).Core}).Authenticate(t.Context(), "secret")
 		if ok != c.ok || (err != nil) != c.fails {
 			t.Errorf("%s: %v, error %v", name, ok, err)
 		}
@@ -59,7 +59,7 @@ func TestRights_mayList_onlyAllowedCounts(t *testing.T) {
 	} {
 		f := kubetest.NewFakeAPI(t)
 		f.Reply(accessReviews, c.code, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":`+c.status+`}`)
-		got, err := NewRights(clientsOf(f)).MayList(t.Context(), &overview.User{Name: "ann", Groups: []string{"dev"}, Extra: map[string][]string{"a": {"b"}}}, "shop")
+		got, err := (&Rights{clientsOf(f).Core}).MayList(t.Context(), &overview.User{Name: "ann", Groups: []string{"dev"}, Extra: map[string][]string{"a": {"b"}}}, "shop")
 		if got != c.want || (err != nil) != c.fails {
 			t.Errorf("%s: %v, error %v", name, got, err)
 		}

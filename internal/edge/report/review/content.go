@@ -6,7 +6,9 @@ package review
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,6 +186,14 @@ func (c *content) amountOfMoney(v float64) string {
 	return text
 }
 
+// price formats money, without decimals unless it is small.
+func price(v float64) string {
+	if math.Abs(v) < 10 && math.Abs(v) >= 0.005 {
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return wording.Grouped(v)
+}
+
 func ratio(part, whole int64) string { return wording.Percent(float64(part) / float64(whole)) }
 
 // notes returns what a reader must know before relying on the numbers.
@@ -202,7 +212,7 @@ func (c *content) notes() []string {
 	for _, m := range c.Missing {
 		notes = append(notes, "Incomplete: "+plain(m))
 	}
-	switch young := slices.ContainsFunc(c.Rows, func(r core.Row) bool { return !r.Young.Has.Empty() }); {
+	switch young := slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return !r.Young.Has.Empty() }); {
 	case young && !c.IncludeYoung:
 		return append(notes, "Young numbers are from less than 6 hours of usage. Totals and manifests leave them out (--include-young).")
 	case young:
@@ -220,16 +230,16 @@ func (c *content) heldBack(row *core.Row) bool { return !row.Young.Has.Empty() &
 // otherTemplates returns the number of workloads whose pods differ from their template.
 func (c *content) otherTemplates() int {
 	found := map[cluster.Workload]bool{}
-	for i := range c.Rows {
-		if c.Rows[i].TemplateDiffers() {
-			found[c.Rows[i].Workload] = true
+	for _, row := range c.Rows {
+		if row.TemplateDiffers() {
+			found[row.Workload] = true
 		}
 	}
 	return len(found)
 }
 
 func (c *content) provisional() bool {
-	return slices.ContainsFunc(c.Rows, func(r core.Row) bool { return r.Evidence.Provisional })
+	return slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return r.Evidence.Provisional })
 }
 
 // figures returns the four numbers at the top.
@@ -265,7 +275,7 @@ func (c *content) lists(wide bool) []page.Section {
 
 // onlyUsage reports whether no present requests are known, as with a trace.
 func (c *content) onlyUsage() bool {
-	return !slices.ContainsFunc(c.Rows, func(r core.Row) bool { return len(r.Places) > 0 })
+	return !slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return len(r.Places) > 0 })
 }
 
 // sections are the rows of a report by what is to be said of them.
@@ -278,9 +288,9 @@ type sections struct {
 }
 
 func (c *content) sections() (s sections) {
-	for i := range c.Rows {
-		if c.Rows[i].Risk >= core.SeverityMedium {
-			s.risks = append(s.risks, &c.Rows[i])
+	for _, row := range c.Rows {
+		if row.Risk >= core.SeverityMedium {
+			s.risks = append(s.risks, row)
 		}
 	}
 	for _, row := range c.ByMoney() {
@@ -383,15 +393,15 @@ func templateCell(row *core.Row) string {
 	case row.Template.Requests == row.Requests:
 		return "other limits"
 	}
-	var parts []string
-	for _, res := range cluster.All {
-		part := "none"
-		if v, ok := row.Template.Requests.Get(res); ok {
-			part = wording.Cell(res, v)
-		}
-		parts = append(parts, part)
+	return cell(row.Template.Requests, cluster.CPU, "none") + ", " + cell(row.Template.Requests, cluster.Memory, "none")
+}
+
+// cell returns an amount, or another text if it is not set.
+func cell(r cluster.Resources, res cluster.Resource, otherwise string) string {
+	if v, ok := r.Get(res); ok {
+		return wording.Cell(res, v)
 	}
-	return strings.Join(parts, ", ")
+	return otherwise
 }
 
 // other returns the recommendation of another profile.
@@ -508,28 +518,22 @@ func changed(row *core.Row, res cluster.Resource) string {
 	kept := row.KeptFor(res)
 	before, had := row.Requests.Get(res)
 	after, has := row.Request.Get(res)
-	young, _ := row.Young.Get(res)
+	from := cell(row.Requests, res, "none")
 	switch {
-	case row.OnlyShown(res) && had:
-		return wording.Cell(res, before) + ", young " + wording.Cell(res, young)
-	case row.OnlyShown(res) && len(row.Places) == 0:
-		return "young " + wording.Cell(res, young)
+	case row.OnlyShown(res) && !had && len(row.Places) == 0:
+		return "young " + wording.Cell(res, row.Young.Amount(res))
 	case row.OnlyShown(res):
-		return "none, young " + wording.Cell(res, young)
+		return from + ", young " + wording.Cell(res, row.Young.Amount(res))
 	case kept.IsKept() && row.Confidence > core.None:
-		return keeping(kept.Reason)
+		return keeping[kept.Reason]
 	case row.Confidence == core.None && had:
-		return wording.Cell(res, before)
+		return from
 	case row.Confidence == core.None || !has:
 		return "–"
 	case len(row.Places) == 0:
 		return wording.Cell(res, after)
-	case had && wording.Cell(res, before) == wording.Cell(res, after): // a difference that is not shown is none for a person
+	case had && from == wording.Cell(res, after): // a difference that is not shown is none for a person
 		return "keep"
-	}
-	from := "none"
-	if had {
-		from = wording.Cell(res, before)
 	}
 	text := from + " → " + wording.Cell(res, after)
 	if after > before {
@@ -538,31 +542,18 @@ func changed(row *core.Row, res cluster.Resource) string {
 	return text
 }
 
-func keeping(reason core.KeptReason) string {
-	switch reason {
-	case core.ScaledByHPA, core.SeveralMetrics:
-		return "keep (HPA)"
-	case core.NotControlled:
-		return "keep (VPA)"
-	case core.Provisional:
-		return "keep (provisional)"
-	case core.NotKept, core.FollowsHPA:
-	}
-	return "keep"
+// keeping says why a request is kept.
+var keeping = map[core.KeptReason]string{
+	core.ScaledByHPA: "keep (HPA)", core.SeveralMetrics: "keep (HPA)", core.NotControlled: "keep (VPA)", core.Provisional: "keep (provisional)",
 }
 
 func limitChange(row *core.Row, res cluster.Resource) string {
 	before, had := row.Limits.Get(res)
 	after, has := row.Limit.Get(res)
-	switch {
-	case !had && !has:
-		return "–"
-	case had && !has:
-		return wording.Cell(res, before) + " → none"
-	case had && before == after:
-		return wording.Cell(res, before)
+	if had == has && before == after {
+		return cell(row.Limits, res, "–")
 	}
-	return wording.Cell(res, before) + " → " + wording.Cell(res, after)
+	return cell(row.Limits, res, "none") + " → " + cell(row.Limit, res, "none")
 }
 
 // why returns the findings of a row, or why there is no recommendation, and what the user must do with it.

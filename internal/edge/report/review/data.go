@@ -36,12 +36,7 @@ type document struct {
 }
 
 type summary struct {
-	Workloads   int              `json:"workloads"`
-	Pods        int              `json:"pods"`
-	Nodes       int              `json:"nodes"`
-	AtRisk      int              `json:"workloadsAtRisk"`
-	Unjudged    int              `json:"workloadsNotJudged,omitempty"`
-	Without     int              `json:"containersWithoutRecommendation"`
+	core.Counts
 	Requested   *core.Quantities `json:"requested,omitempty"`
 	Used        *core.Quantities `json:"used,omitempty"`
 	Capacity    *core.Quantities `json:"capacity,omitempty"`
@@ -61,7 +56,7 @@ func (c *content) document() document {
 		d.Window = window(c.Window)
 	}
 	if c.Prices.Known() {
-		d.Prices = new(c.Prices.Source())
+		d.Prices = &c.Prices.PriceSource
 	}
 	if c.options.Groups != nil {
 		d.Groups = c.groupRows()
@@ -80,16 +75,12 @@ func (c *content) all() []*core.Row {
 	case SortMoney:
 		return c.ByMoney()
 	}
-	rows := make([]*core.Row, len(c.Rows))
-	for i := range c.Rows {
-		rows[i] = &c.Rows[i]
-	}
-	return rows
+	return c.Rows
 }
 
 func (c *content) summary() summary {
 	s := &c.Summary
-	out := summary{Workloads: s.Workloads, Pods: s.Pods, Nodes: s.Nodes, AtRisk: s.AtRisk, Unjudged: s.Unjudged, Without: s.Young, Freed: core.QuantitiesOf(s.Freed)}
+	out := summary{Counts: s.Counts, Freed: core.QuantitiesOf(s.Freed)}
 	if s.Packing.Known {
 		out.Requested = new(core.QuantitiesOf(s.Requested))
 		out.Capacity = new(core.QuantitiesOf(s.Capacity))

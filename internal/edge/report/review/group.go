@@ -36,10 +36,7 @@ func (c *content) groupTable() page.Section {
 }
 
 type groupRow struct {
-	Name       string          `json:"name"`
-	Workloads  int             `json:"workloads"`
-	AtRisk     int             `json:"workloadsAtRisk"`
-	Pods       int             `json:"pods"`
+	core.Group
 	Freed      core.Quantities `json:"requestsFreed"`
 	MoneyMonth *float64        `json:"moneyPerMonth,omitempty"`
 }
@@ -49,7 +46,7 @@ func (c *content) groupRows() []groupRow {
 	out := []groupRow{}
 	for i := range c.options.Groups.All {
 		g := &c.options.Groups.All[i]
-		row := groupRow{Name: g.Name, Workloads: g.Workloads, AtRisk: g.AtRisk, Pods: g.Pods, Freed: core.QuantitiesOf(g.Freed)}
+		row := groupRow{Group: *g, Freed: core.QuantitiesOf(g.Freed)}
 		if c.Prices.Known() {
 			row.MoneyMonth = core.Cents(g.Weight)
 		}

@@ -4,8 +4,10 @@
 package review
 
 import (
+	"cmp"
 	"encoding/csv"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,14 +136,9 @@ func (c *content) krrScan(row *core.Row) krrScan {
 // krrSeverity returns the worst severity of a recommendation.
 func krrSeverity(r krrSize[krrValue]) string {
 	all := []string{r.Requests.CPU.Severity, r.Requests.Memory.Severity, r.Limits.CPU.Severity, r.Limits.Memory.Severity}
-	for _, s := range krrSeverities {
-		for _, of := range all {
-			if of == s {
-				return s
-			}
-		}
-	}
-	return "UNKNOWN"
+	return slices.MinFunc(all, func(a, b string) int {
+		return cmp.Compare(slices.Index(krrSeverities, a), slices.Index(krrSeverities, b))
+	})
 }
 
 func krrAllocated(r cluster.Resources) krrPair[any] {
@@ -176,17 +173,13 @@ func krrRecommendedOf(row *core.Row, before, after cluster.Resources) krrPair[kr
 func krrDifference(before, after cluster.Resources, res cluster.Resource) string {
 	from, had := before.Get(res)
 	to, has := after.Get(res)
-	if !had && !has {
-		return "GOOD"
-	}
-	if !had || !has {
+	if had != has {
 		return "WARNING"
 	}
-	steps := [...]float64{0.5, 0.25, 0.1} // cores
-	diff := math.Abs(float64(to-from)) / 1000
+	steps := [...]float64{500, 250, 100} // millicores
+	diff := math.Abs(float64(to - from))
 	if res == cluster.Memory {
-		steps = [...]float64{500, 250, 100} // MiB
-		diff = math.Abs(float64(to-from)) / (1 << 20)
+		diff /= 1 << 20 // MiB
 	}
 	for i, step := range steps {
 		if diff >= step {

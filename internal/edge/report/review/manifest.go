@@ -221,8 +221,8 @@ const defaultNamespace = "default"
 // containers returns the number of containers of each workload.
 func (c *content) containers() map[cluster.Workload]int {
 	all := map[cluster.Workload]int{}
-	for i := range c.Rows {
-		all[c.Rows[i].Workload]++
+	for _, row := range c.Rows {
+		all[row.Workload]++
 	}
 	return all
 }
@@ -311,8 +311,7 @@ func (p *printer) vpa() {
 func (c *content) vpaNames() map[cluster.Workload]string {
 	users := map[cluster.Key]int{}
 	seen := map[cluster.Workload]bool{}
-	for i := range c.Rows {
-		row := &c.Rows[i]
+	for _, row := range c.Rows {
 		if seen[row.Workload] {
 			continue
 		}

@@ -43,7 +43,7 @@ func deploy(namespace, name string) cluster.Workload {
 func subject(w cluster.Workload, container string, pods int, requests, limits, target cluster.Resources) core.Subject {
 	s := core.Subject{Workload: w, Container: container, Requests: requests, Limits: limits, Targets: []core.Target{{Profile: "balanced", Amount: target}}}
 	for i := range pods {
-		s.Places = append(s.Places, core.Place{Pod: fmt.Sprintf("%s-%d", w.Name, i), Node: i % 2, Requests: requests})
+		s.Places = append(s.Places, core.Place{Pod: fmt.Sprintf("%s-%d", w.Name, i), Node: fmt.Sprint("node-", i%2), Requests: requests})
 	}
 	s.Evidence = &core.Evidence{From: now.Add(-14 * 24 * time.Hour), To: now, Hours: 14 * 24, Samples: 4000, Used: cluster.Amounts(target.CPU/2, target.Memory/2)}
 	return s
@@ -81,13 +81,13 @@ func example() *core.Report {
 	price := core.Price{Core: 0.0316, GiB: 0.00424}
 	return core.New(core.Config{
 		Cluster: "prod-eu", Source: "Prometheus monitoring/prometheus-k8s", Profiles: []string{"balanced"}, Window: 14 * 24 * time.Hour, Peaks: true, Now: now,
-		Prices: core.Prices{Currency: "EUR", From: "prices.yaml", Default: price, Nodes: []core.Price{price, price, price, price}},
-		Nodes:  nodes, Pods: podsOf(subjects, nodes),
+		Prices: core.Prices{PriceSource: core.PriceSource{Currency: "EUR", From: "prices.yaml"}, Default: price},
+		Nodes:  nodes, Pods: podsOf(subjects),
 	}, subjects)
 }
 
 // podsOf returns the pods of subjects.
-func podsOf(subjects []core.Subject, nodes []cluster.Node) []*cluster.Pod {
+func podsOf(subjects []core.Subject) []*cluster.Pod {
 	byName := map[cluster.Key]*cluster.Pod{}
 	var out []*cluster.Pod
 	for _, s := range subjects {
@@ -95,7 +95,7 @@ func podsOf(subjects []core.Subject, nodes []cluster.Node) []*cluster.Pod {
 			key := cluster.Key{Namespace: s.Workload.Namespace, Name: place.Pod}
 			p := byName[key]
 			if p == nil {
-				p = &cluster.Pod{Key: key, Top: s.Workload, Controller: s.Workload, Node: nodes[place.Node].Name, Phase: cluster.Running}
+				p = &cluster.Pod{Key: key, Top: s.Workload, Controller: s.Workload, Node: place.Node, Phase: cluster.Running}
 				byName[key] = p
 				out = append(out, p)
 			}
@@ -383,7 +383,7 @@ func TestKustomize_patches_leaveExactlyTheReportedRequests(t *testing.T) {
 	for _, rule := range core.LimitRules() {
 		r := example()
 		config := r.Config
-		config.Limits, _ = core.ParseLimitRule(rule)
+		config.Limits = core.LimitRule(rule)
 		var subjects []core.Subject
 		for _, row := range r.Rows {
 			subjects = append(subjects, row.Subject)
@@ -504,7 +504,7 @@ func TestText_unknownOrKept_isNoGoodNews(t *testing.T) {
 	}
 	subject := func(name string, e core.Evidence) core.Subject {
 		return core.Subject{
-			Workload: cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: name}, Container: "app", Places: []core.Place{{Pod: name, Node: -1, Requests: cluster.Amounts(500, 1<<28)}},
+			Workload: cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: name}, Container: "app", Places: []core.Place{{Pod: name, Requests: cluster.Amounts(500, 1<<28)}},
 			Requests: cluster.Amounts(500, 1<<28), Targets: []core.Target{{Profile: "default", Amount: cluster.Amounts(25, 1<<28)}}, Evidence: &e,
 		}
 	}

@@ -154,10 +154,7 @@ func Small() *Source {
 		}, Activity: activity(), Health: health(), Plan: plan("worker"),
 	}
 	w.AllPods = true
-	w.Prices = review.Prices{Currency: "EUR", From: "prices.yaml", Default: review.AssumedPrice()}
-	for range w.Nodes {
-		w.Prices.Nodes = append(w.Prices.Nodes, review.AssumedPrice())
-	}
+	w.Prices = review.Prices{PriceSource: review.PriceSource{Currency: "EUR", From: "prices.yaml"}, Default: review.AssumedPrice()}
 	s.state.Surplus = overview.SurplusOf(&w, s.state.Overview)
 	return s
 }
@@ -370,9 +367,8 @@ func (s *Source) compare(l *workload) {
 			killed  string
 		}{{c.profile, 100, 0, "no"}, {"cost", 92, 1, "unknown"}, {"critical", 114, 0, "no"}, {"default", 96, 2, "yes"}} {
 			if own := p.percent == 100; own || p.name != c.profile {
-				h.Profiles = append(h.Profiles,
-					overview.ProfileSize{Profile: p.name, Own: own, Container: c.name, Resource: cluster.CPU, Target: c.targetCPU * p.percent / 100},
-					overview.ProfileSize{Profile: p.name, Own: own, Container: c.name, Resource: cluster.Memory, Target: (c.targetMemory << 20) * p.percent / 100, DaysAbove: p.above, Days: 14, Killed: p.killed})
+				target := cluster.Amounts(c.targetCPU*p.percent/100, (c.targetMemory<<20)*p.percent/100)
+				h.Profiles = append(h.Profiles, overview.ProfileSize{Container: c.name, Profile: p.name, Own: own, Target: target, DaysAbove: p.above, Days: 14, Killed: p.killed})
 			}
 		}
 		h.Requests = append(h.Requests, overview.RequestStep{At: Now.Add(-20 * 24 * time.Hour), Container: c.name, Requests: cluster.Amounts(c.cpu*8/10, c.memory<<20*3/4)},
