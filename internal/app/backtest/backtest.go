@@ -589,7 +589,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
+				wl.Changes[k] = replay.Run(w, p)
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
 				_ = bar.Add(1) // fails only if the terminal does

@@ -19,7 +19,7 @@ func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
 		var got [2][]Change
 		for i, cores := range []float64{0.0201, 0.021} {
 			w := steady(3, cores, 300*mib)
-			got[i] = Run(w, p, RulesFor(p))
+			got[i] = Run(w, p)
 		}
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("%s: for 20.1m the changes are %v, for 21m %v", p.Name, got[0], got[1])

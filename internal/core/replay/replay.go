@@ -18,36 +18,21 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Rules configure the simulated cluster.
-type Rules struct {
-	Usage  usage.Config
-	Budget plan.Budget
-	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
-}
-
-// RulesFor returns upstream's thresholds and the update mode of a profile. Traces do not have replica counts, so these never
-// prevent a change.
-func RulesFor(p recommend.Profile) Rules {
-	b := plan.DefaultBudget()
-	b.MinReplicas = 1
-	b.SkipInPlace = true
-	return Rules{Usage: usage.DefaultConfig(), Budget: b, Mode: p.Mode}
-}
-
 const (
 	minute = 60
 	silent = 24 * 3600 // how long passes continue without samples, in seconds
 )
 
-// Run replays a workload with a profile and returns the changes of requests, sorted by time.
+// Run replays a workload with a profile, in the update mode of the profile and with upstream's thresholds, and returns the changes of
+// requests, sorted by time. With mode Off there are none.
 //
 // The recommender and the updater run at the end of every minute with samples and, for a day after such a minute, every
 // hour. Therefore a decision does not depend on whether samples follow.
-func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
+func Run(w *Workload, p recommend.Profile) []Change {
 	if len(w.Samples) == 0 {
 		return nil
 	}
-	r := newRun(w, p, rules)
+	r := newRun(w, p)
 	for range r.passes() {
 		continue // a pass records its changes
 	}
@@ -55,8 +40,8 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 }
 
 // Advice replays a workload with a profile and yields the time and the recommendation of each pass of the recommender.
-func Advice(w *Workload, p recommend.Profile, rules Rules) iter.Seq2[time.Time, []cluster.Advice] {
-	return newRun(w, p, rules).passes()
+func Advice(w *Workload, p recommend.Profile) iter.Seq2[time.Time, []cluster.Advice] {
+	return newRun(w, p).passes()
 }
 
 // passes runs the passes of the recommender and the updater, and yields the time and the recommendation of each.
@@ -91,7 +76,7 @@ func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
 type run struct {
 	w       *Workload
 	profile recommend.Profile
-	rules   Rules
+	budget  plan.Budget
 	book    *usage.Store
 	a       *cluster.Autoscaler
 	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
@@ -104,16 +89,18 @@ type run struct {
 	changes []Change
 }
 
-func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
+func newRun(workload *Workload, profile recommend.Profile) *run {
 	state := &run{
-		w: workload, profile: profile, rules: rules,
-		book:    usage.NewStore(rules.Usage),
+		w: workload, profile: profile, budget: plan.DefaultBudget(),
+		book:    usage.NewStore(usage.DefaultConfig()),
 		seen:    make([]bool, len(workload.Containers)),
 		tracked: make([]bool, len(workload.Pods)),
 		started: make([]int64, len(workload.Pods)),
 	}
+	state.budget.MinReplicas = 1 // traces do not have replica counts, so these never prevent a change
+	state.budget.SkipInPlace = true
 	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
-	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
+	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: profile.Mode, Recommender: profile.Name}
 	for _, name := range workload.Pods {
 		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
 	}
@@ -228,7 +215,7 @@ func (r *run) decide(now time.Time) []cluster.Advice {
 	}
 	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
-	for _, d := range plan.Plan(now, r.world, r.rules.Budget) {
+	for _, d := range plan.Plan(now, r.world, r.budget) {
 		if d.Do == decision.Leave {
 			if !d.Reason.Until.IsZero() {
 				r.idle = d.Reason.Until

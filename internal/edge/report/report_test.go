@@ -65,7 +65,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 		usage := replay.Prepare(w, replay.DefaultLearning)
 		result := replay.WorkloadResult{Workload: w}
 		for k, p := range profiles {
-			changes := replay.Run(w, p, replay.RulesFor(p))
+			changes := replay.Run(w, p)
 			scores := usage.Measure(changes)
 			all[k] = append(all[k], scores...)
 			result.Changes = append(result.Changes, changes)
