@@ -22,13 +22,18 @@ type If struct {
 	Key   IfKey
 	Value string // as written
 
-	resources cluster.Set // of the policies: which it sets
-	amount    int64       // millicores or bytes
-	day       time.Time   // of IfWithout: the start of the day, UTC; zero for the day of the highest peak
+	resource cluster.Resource // of IfMinAllowed and IfMaxAllowed; 0 for other keys
+	amount   int64            // of the resource, in millicores or bytes
+	day      time.Time        // of IfWithout: the start of the day, UTC; zero for the day of the highest peak
 }
 
 // String returns the If as ParseIf reads it.
-func (i If) String() string { return string(i.Key) + "=" + i.Value }
+func (i If) String() string {
+	if i.resource == 0 {
+		return string(i.Key) + "=" + i.Value
+	}
+	return fmt.Sprintf("%s.%s=%s", i.Key, i.resource, i.Value)
+}
 
 // IfKey is the input that is changed.
 type IfKey string
@@ -148,16 +153,9 @@ func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
 	if err != nil {
 		return If{}, fmt.Errorf("%s.%s: %w", out.Key, res, err)
 	}
-	out.Key += IfKey("." + res.String())
-	out.resources = cluster.Of(res)
+	out.resource = res
 	out.amount = v
 	return out, nil
-}
-
-// base returns the key without the resource.
-func (i If) base() IfKey {
-	key, _, _ := strings.Cut(string(i.Key), ".")
-	return IfKey(key)
 }
 
 // A Counterfactual is the size of one resource of a container under a changed input, by the code that computes the real one. If the day has
@@ -217,9 +215,7 @@ func UsualIfs(in *Sizing) []If {
 		memory = max(memory, k.Memory)
 	}
 	if memory > 0 {
-		out = append(out, If{
-			Key: IfMaxAllowed + ".memory", Value: cluster.Format(cluster.Memory, memory), resources: cluster.Of(cluster.Memory), amount: memory,
-		})
+		out = append(out, If{Key: IfMaxAllowed, Value: cluster.Format(cluster.Memory, memory), resource: cluster.Memory, amount: memory})
 	}
 	return out
 }
@@ -254,25 +250,20 @@ func (i If) concerns(w *Why) bool {
 	if i.Key == IfHPA {
 		return w.Horizontal != policy.NotScaled
 	}
-	return i.resources.Empty() || i.resources.Has(w.Resource)
+	return i.resource == 0 || i.resource == w.Resource
 }
 
 // An alternative has the sizes under a changed input.
 type alternative struct {
-	reason     string // why there are no sizes; "" if there are some
-	containers map[string]*altered
-}
-
-// altered is one container of an alternative.
-type altered struct {
-	known   cluster.Set // the resources that the history is enough for
-	without time.Time   // of IfWithout
+	reason  string                 // why there are no sizes; "" if there are some
+	known   map[string]cluster.Set // by container: the resources that the history is enough for
+	without map[string]time.Time   // by container: the day that IfWithout leaves out; zero if there is none
 	sizes   []Why
 }
 
 // alternative computes the sizes with a changed input. The resource is that of IfWithout.
 func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
-	out := &alternative{containers: map[string]*altered{}}
+	out := &alternative{known: map[string]cluster.Set{}, without: map[string]time.Time{}}
 	profile := in.Profile
 	if change.Key == IfProfile {
 		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
@@ -284,32 +275,29 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 	}
 	histories := make([]*usage.ContainerHistory, len(in.Histories))
 	for i, h := range in.Histories {
-		x := &altered{known: cluster.Both}
-		out.containers[h.Container()] = x
-		switch change.base() {
+		known := cluster.Both
+		switch change.Key {
 		case IfProfile, IfDecide:
-			histories[i], x.known = recommend.Anew(h, profile)
+			histories[i], known = recommend.Anew(h, profile)
 		case IfWithout:
-			x.without = change.day
-			if x.without.IsZero() {
-				x.without = highestDay(h, res, in.Now)
+			day := change.day
+			if day.IsZero() {
+				day = highestDay(h, res, in.Now)
 			}
-			histories[i], x.known = recommend.AnewWithout(h, profile, res, x.without, x.without.AddDate(0, 0, 1))
+			out.without[h.Container()] = day
+			histories[i], known = recommend.AnewWithout(h, profile, res, day, day.AddDate(0, 0, 1))
 		case IfMinAllowed, IfMaxAllowed, IfControlledValues, IfHPA:
 			histories[i] = recommend.OutsideLowHours(h)
 		}
+		out.known[h.Container()] = known
 	}
-	for _, w := range in.sized(profile, histories, in.autoscaler(change)) {
-		if x := out.containers[w.Container]; x != nil {
-			x.sizes = append(x.sizes, w)
-		}
-	}
+	out.sizes = in.sized(profile, histories, in.autoscaler(change))
 	return out
 }
 
 func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 	a := *in.Autoscaler
-	switch change.base() {
+	switch change.Key {
 	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
 		a.Policies = in.policies(change)
 	case IfHPA:
@@ -324,26 +312,21 @@ func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 
 // counterfactual returns the size of one resource of a container in an alternative.
 func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) Counterfactual {
-	out := Counterfactual{If: change, Container: now.Container, Resource: now.Resource, Reason: alternative.reason}
-	x := alternative.containers[now.Container]
-	if out.Reason != "" || x == nil {
-		return out
+	out := Counterfactual{
+		If: change, Container: now.Container, Resource: now.Resource, Reason: alternative.reason, Without: alternative.without[now.Container],
 	}
-	out.Without = x.without
+	i := slices.IndexFunc(alternative.sizes, func(w Why) bool { return w.Container == now.Container && w.Resource == now.Resource })
 	switch {
-	case change.Key == IfWithout && x.without.IsZero():
+	case out.Reason != "":
+	case change.Key == IfWithout && out.Without.IsZero():
 		out.Reason = "The model state of profile " + in.Profile.Name + " has no peaks of days."
-		return out
-	case !x.known.Has(now.Resource):
+	case !alternative.known[now.Container].Has(now.Resource):
 		out.Reason = fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
-		return out
-	}
-	i := slices.IndexFunc(x.sizes, func(w Why) bool { return w.Resource == now.Resource })
-	if i < 0 {
+	case i < 0:
 		out.Reason = "No recommendation can be computed from the history."
-		return out
+	default:
+		in.judge(&out, &alternative.sizes[i], alternative.sizes[i].Range.Target)
 	}
-	in.judge(&out, &x.sizes[i], x.sizes[i].Range.Target)
 	return out
 }
 
@@ -365,11 +348,11 @@ func (in *Sizing) policies(change If) []cluster.ContainerPolicy {
 			policy = *p
 		}
 		policy.Container = h.Container()
-		switch change.base() {
+		switch change.Key {
 		case IfMinAllowed:
-			policy.MinAllowed = change.set(policy.MinAllowed)
+			policy.MinAllowed = policy.MinAllowed.Set(change.resource, change.amount)
 		case IfMaxAllowed:
-			policy.MaxAllowed = change.set(policy.MaxAllowed)
+			policy.MaxAllowed = policy.MaxAllowed.Set(change.resource, change.amount)
 		case IfControlledValues:
 			policy.RequestsOnly = change.Value == requestsOnly
 		case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
@@ -377,16 +360,6 @@ func (in *Sizing) policies(change If) []cluster.ContainerPolicy {
 		out = append(out, policy)
 	}
 	return append(out, in.Autoscaler.Policies...)
-}
-
-// set returns amounts with those that the condition sets.
-func (i If) set(amounts cluster.Resources) cluster.Resources {
-	for _, res := range cluster.All {
-		if i.resources.Has(res) {
-			amounts = amounts.Set(res, i.amount)
-		}
-	}
-	return amounts
 }
 
 // highestDay returns the start of the day (UTC) with the highest peak of the last days; zero if there is none. The newest of several

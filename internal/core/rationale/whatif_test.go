@@ -40,13 +40,13 @@ func TestParseIf_validConditions_areRead(t *testing.T) {
 		"without=peak":                  {Key: IfWithout, Value: "peak"},
 		"without=2026-11-21":            {Key: IfWithout, Value: "2026-11-21", day: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)},
 		"decide=anew":                   {Key: IfDecide, Value: "anew"},
-		"maxAllowed=1Gi":                {Key: "maxAllowed.memory", Value: "1Gi", resources: cluster.Of(cluster.Memory), amount: gib},
-		"maxAllowed.memory=1.5Gi":       {Key: "maxAllowed.memory", Value: "1.5Gi", resources: cluster.Of(cluster.Memory), amount: 3 * gib / 2},
-		"minAllowed=250m":               {Key: "minAllowed.cpu", Value: "250m", resources: cluster.Of(cluster.CPU), amount: 250},
-		"minAllowed.cpu=2":              {Key: "minAllowed.cpu", Value: "2", resources: cluster.Of(cluster.CPU), amount: 2000},
-		"minAllowed.cpu=0.0001":         {Key: "minAllowed.cpu", Value: "0.0001", resources: cluster.Of(cluster.CPU), amount: 1},
-		"maxAllowed.memory=0":           {Key: "maxAllowed.memory", Value: "0", resources: cluster.Of(cluster.Memory)},
-		"maxAllowed.memory=800M":        {Key: "maxAllowed.memory", Value: "800M", resources: cluster.Of(cluster.Memory), amount: 8e8},
+		"maxAllowed=1Gi":                {Key: "maxAllowed", Value: "1Gi", resource: cluster.Memory, amount: gib},
+		"maxAllowed.memory=1.5Gi":       {Key: "maxAllowed", Value: "1.5Gi", resource: cluster.Memory, amount: 3 * gib / 2},
+		"minAllowed=250m":               {Key: "minAllowed", Value: "250m", resource: cluster.CPU, amount: 250},
+		"minAllowed.cpu=2":              {Key: "minAllowed", Value: "2", resource: cluster.CPU, amount: 2000},
+		"minAllowed.cpu=0.0001":         {Key: "minAllowed", Value: "0.0001", resource: cluster.CPU, amount: 1},
+		"maxAllowed.memory=0":           {Key: "maxAllowed", Value: "0", resource: cluster.Memory},
+		"maxAllowed.memory=800M":        {Key: "maxAllowed", Value: "800M", resource: cluster.Memory, amount: 8e8},
 		"controlledValues=RequestsOnly": {Key: IfControlledValues, Value: "RequestsOnly"},
 		"hpa=preserve-scale-point":      {Key: IfHPA, Value: "preserve-scale-point"},
 	} {
@@ -115,7 +115,7 @@ func TestIfKeys_everyKey_isAcceptedByParseIf(t *testing.T) {
 	for _, k := range IfKeys() {
 		example := strings.FieldsFunc(k.Form, func(r rune) bool { return r == ',' || r == ' ' })[0]
 		example = strings.ReplaceAll(example, "NAME", "cost")
-		if got, err := ParseIf(example); err != nil || got.base() != k.Key || k.Meaning == "" {
+		if got, err := ParseIf(example); err != nil || got.Key != k.Key || k.Meaning == "" {
 			t.Errorf("%+v: %+v, %v", k, got, err)
 		}
 	}
