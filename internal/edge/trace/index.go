@@ -11,16 +11,35 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 )
 
+// Workloads are the workloads whose usage is being read.
+type Workloads map[cluster.Workload]*Index
+
+// Of returns the Index of a workload, and adds the workload if it is new.
+func (w Workloads) Of(key cluster.Workload) *Index {
+	if w[key] == nil {
+		w[key] = &Index{Workload: replay.Workload{Key: key}, pods: map[string]int32{}, containers: map[string]int16{}}
+	}
+	return w[key]
+}
+
+// Sorted returns the workloads with usage sorted by key, with their samples sorted.
+func (w Workloads) Sorted() []replay.Workload {
+	var out []replay.Workload
+	for _, x := range w {
+		if len(x.Samples) > 0 {
+			x.Sort()
+			out = append(out, x.Workload)
+		}
+	}
+	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
 // An Index is a workload whose usage is being read.
 type Index struct {
 	replay.Workload
 	pods       map[string]int32 // indices into Pods
 	containers map[string]int16 // indices into Containers
-}
-
-// NewIndex returns a workload without usage.
-func NewIndex(key cluster.Workload) Index {
-	return Index{Workload: replay.Workload{Key: key}, pods: map[string]int32{}, containers: map[string]int16{}}
 }
 
 // PodIndex returns the index of a pod, and adds the pod if it is new.
@@ -48,15 +67,4 @@ func (x *Index) ContainerIndex(name string) (int16, bool) {
 	x.containers[name] = i
 	x.Containers = append(x.Containers, name)
 	return i, true
-}
-
-// Sorted returns the workloads sorted by key, with their samples sorted.
-func Sorted(read []*Index) []replay.Workload {
-	out := make([]replay.Workload, 0, len(read))
-	for _, x := range read {
-		x.Sort()
-		out = append(out, x.Workload)
-	}
-	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
-	return out
 }
