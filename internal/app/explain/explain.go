@@ -235,10 +235,11 @@ func (c *Config) explain(
 		return nil, err
 	}
 	in := &explanation.Input{
-		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If, NoAutoscalers: read.noAutoscalers,
+		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If,
 		Updater: explanation.Updater{Interval: c.jobs.Updater.Interval()}, Cluster: explanation.Cluster{Nodes: world.Nodes()},
 		Gaps: explanation.Gaps{
 			Forbidden: append(read.Forbidden, flags.Forbidden...), Missing: append(read.Missing, flags.Missing...), Remarks: append(read.Remarks, flags.Remarks...),
+			NoAutoscalers: read.NoAutoscalers,
 		},
 	}
 	in.Pods = live(found.Pods)
@@ -262,14 +263,8 @@ func (c *Config) explain(
 	return explanation.Explain(in), nil
 }
 
-// unread is what could not be read of the cluster.
-type unread struct {
-	explanation.Gaps
-	noAutoscalers bool // the cluster may have VPAs, and they could not be read
-}
-
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
-func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, unread, error) {
+func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, explanation.Gaps, error) {
 	if c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
 	}
@@ -278,7 +273,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	options.Nodes = !c.onlyNamespace
 	world := watcher.NewWorld(clients, options)
 	failed := world.Load(ctx)
-	var out unread
+	var out explanation.Gaps
 	if c.onlyNamespace {
 		out.Miss("nodes", "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
@@ -294,12 +289,12 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
+			return nil, out, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
 			out.Remarks = append(out.Remarks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
-			out.noAutoscalers = out.noAutoscalers || u.Resource == watcher.AutoscalersFeed
-			miss(&out.Gaps, u.Resource, u.Err, lack(&u))
+			out.NoAutoscalers = out.NoAutoscalers || u.Resource == watcher.AutoscalersFeed
+			miss(&out, u.Resource, u.Err, lack(&u))
 		}
 	}
 	if i := slices.IndexFunc(out.Forbidden, func(u explanation.Unread) bool { return u.Part == "nodes" }); i > 0 {
@@ -315,7 +310,7 @@ func forbidden(unread []watcher.Unread, resource string) bool {
 
 // lack describes a resource that could not be read.
 func lack(u *watcher.Unread) string {
-	cause := strings.Join(strings.Fields(u.Err.Error()), " ")
+	cause := oneLine(u.Err)
 	switch {
 	case apierrors.IsForbidden(u.Err):
 		cause = "you have no right to list them"
