@@ -27,6 +27,14 @@ type Sample struct {
 	Has         cluster.Set
 }
 
+// Used returns the usage of one resource, in cores or bytes.
+func (s *Sample) Used(res cluster.Resource) float64 {
+	if res == cluster.CPU {
+		return s.CPU
+	}
+	return s.Memory
+}
+
 // Sort sorts the samples by time, then by pod and container.
 func (w *Workload) Sort() {
 	order := func(a, b Sample) int {

@@ -143,10 +143,7 @@ func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, 
 		if int(s.Container) != container || !s.Has.Has(res) {
 			continue
 		}
-		used := s.Memory
-		if res == cluster.CPU {
-			used = s.CPU
-		}
+		used := s.Used(res)
 		k := int(float64(s.At-first) / float64(last-first) * (chartColumns - 1))
 		low[k] = min(low[k], used)
 		high[k] = max(high[k], used)
