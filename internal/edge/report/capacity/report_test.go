@@ -108,14 +108,14 @@ func TestHTML_example_isOnePageWithoutScripts(t *testing.T) {
 }
 
 func TestWrite_formats_areListed(t *testing.T) {
-	if got := Formats(); !slices.Equal(got, []string{"table", "json", "html"}) {
+	if got := Formats; !slices.Equal(got, []string{"table", "json", "html"}) {
 		t.Errorf("formats %v", got)
 	}
 	if err := Write(new(bytes.Buffer), "pdf", example(), Options{}); err == nil {
 		t.Error("no error for an unknown format")
 	}
 	empty := &Report{Plan: core.Plan{Now: now}, Cluster: "prod", Source: "x"}
-	for _, f := range Formats() {
+	for _, f := range Formats {
 		if written(t, f, empty, Options{}) == "" {
 			t.Errorf("%s: nothing is written for a cluster without pools", f)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/page"
 )
 
@@ -26,34 +27,25 @@ type Options struct {
 	Colour bool // use ANSI colours
 }
 
-var formats = []struct {
-	name  string
-	write func(io.Writer, *Report, Options) error
-}{
-	{"table", table},
-	{"json", writeJSON},
-	{"html", func(w io.Writer, r *Report, _ Options) error { return page.Write(w, shown(r)) }},
-}
-
-// Formats returns the names of all formats.
-func Formats() []string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.name
-	}
-	return names
-}
+// Formats are the names of all formats.
+var Formats = []string{"table", "json", "html"}
 
 // Write writes a report in a format.
-func Write(w io.Writer, format string, r *Report, o Options) error {
-	for _, f := range formats {
-		if f.name != format {
-			continue
-		}
-		if err := f.write(w, r, o); err != nil {
-			return fmt.Errorf("write report: %w", err)
-		}
-		return nil
+func Write(w io.Writer, format string, r *Report, o Options) (err error) {
+	switch format {
+	case "table":
+		p := &terminal.Printer{Width: o.Width, Colour: o.Colour}
+		p.Document(shown(r))
+		_, err = io.WriteString(w, p.Text.String())
+	case "json":
+		err = writeJSON(w, r)
+	case "html":
+		err = page.Write(w, shown(r))
+	default:
+		return fmt.Errorf("unknown format %q", format)
 	}
-	return fmt.Errorf("unknown format %q", format)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
 }
