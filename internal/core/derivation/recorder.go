@@ -73,7 +73,7 @@ func (r *Recorder) linear(name StepName, op Operation, before, operand, after fl
 }
 
 func (r *Recorder) appendLinear(name StepName, op Operation, before, operand, after float64) {
-	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value, operand: operand}
+	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value}
 	switch op {
 	case Multiply:
 		step.Factor = operand
@@ -103,7 +103,7 @@ func (r *Recorder) logarithmic(name StepName, op Operation, before, operand, aft
 }
 
 func (r *Recorder) appendLogarithmic(name StepName, op Operation, before, operand, after float64) {
-	step := Step{Name: name, Operation: op, Result: amountOf(after) * r.unit, Changed: before != after || op == Value, operand: operand, log: true}
+	step := Step{Name: name, Operation: op, Result: amountOf(after) * r.unit, Changed: before != after || op == Value}
 	if op == Multiply {
 		step.Factor = math.Exp2(operand / hourly.Step)
 	} else {

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/steptest"
 )
 
 func parse(t *testing.T, texts ...string) []If {
@@ -157,8 +158,8 @@ func TestWhatIf_defaultProfile_equalsItsRecommendation(t *testing.T) {
 	p, _ := recommend.Builtin("default")
 	want := policy.Cap(s.Autoscaler, recommend.Workload(p.Params, p.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global, cluster.NodeShare{})
 	got := ofMemory(t, WhatIf(&s.Sizing, parse(t, "profile=default")))
-	if got.Target != want[0].Target.Memory || got.Steps.Fold() != got.Target {
-		t.Errorf("%d, folded %d, want %d", got.Target, got.Steps.Fold(), want[0].Target.Memory)
+	if got.Target != want[0].Target.Memory || !steptest.LeadTo(got.Target, got.Steps) {
+		t.Errorf("%d by the steps %+v, want %d", got.Target, got.Steps, want[0].Target.Memory)
 	}
 }
 
@@ -322,9 +323,10 @@ func TestWhy_anyWorkload_leadsFromTheHistoryToTheSize(t *testing.T) {
 						t.Fatalf("%+v, want %+v", w, advice)
 					}
 					checkWhy(t, w)
-					lower, upper := records[i].Of(res).Lower.Fold(), records[i].Of(res).Upper.Fold()
-					if lower > w.Estimate || upper < w.Estimate || lower <= 0 {
-						t.Fatalf("the steps of the range fold to %d and %d around %d", lower, upper, w.Estimate)
+					d := records[i].Of(res)
+					lower, upper := d.Lower[len(d.Lower)-1].Result, d.Upper[len(d.Upper)-1].Result
+					if lower > float64(w.Estimate) || upper < float64(w.Estimate) || lower <= 0 {
+						t.Fatalf("the steps of the range lead to %g and %g around %d", lower, upper, w.Estimate)
 					}
 				}
 			}
@@ -362,8 +364,8 @@ func states(s *scene) [][]byte {
 
 func checkWhy(t *rapid.T, w *Why) {
 	t.Helper()
-	if got := w.Steps.Fold(); got != w.Estimate {
-		t.Fatalf("the steps fold to %d, want %d", got, w.Estimate)
+	if !steptest.LeadTo(w.Estimate, w.Steps) {
+		t.Fatalf("the steps do not lead to %d: %+v", w.Estimate, w.Steps)
 	}
 	v := w.Estimate
 	for _, b := range w.Bounds {
