@@ -611,11 +611,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 		return nil, err
 	}
 	for k := range profiles {
-		var all []replay.Score
-		for i := range workloads {
-			all = append(all, scores[k][i]...)
-		}
-		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
+		r.Total = append(r.Total, replay.OutcomeOf(slices.Concat(scores[k]...), c.Prices))
 	}
 	r.FullDays = slices.Max(fullDays)
 	r.Best = replay.Best(r.Total, c.Tolerance)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -170,8 +169,6 @@ type Counterfactual struct {
 
 	Target int64   // the recommendation
 	Size   Amounts // of the pod; not set if podfit does not set it or there is no pod
-	Steps  derivation.Steps
-	Bounds []policy.Bound
 
 	// Without is the day that IfWithout left out.
 	Without time.Time
@@ -325,7 +322,7 @@ func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) 
 	case i < 0:
 		out.Reason = "No recommendation can be computed from the history."
 	default:
-		in.judge(&out, &alternative.sizes[i], alternative.sizes[i].Range.Target)
+		in.judge(&out, alternative.sizes[i].Size, alternative.sizes[i].Range.Target)
 	}
 	return out
 }
@@ -378,12 +375,10 @@ func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.
 }
 
 // judge sets the size of a counterfactual, and compares it with what was observed.
-func (in *Sizing) judge(c *Counterfactual, w *Why, target int64) {
+func (in *Sizing) judge(c *Counterfactual, size Amounts, target int64) {
 	c.Known = true
 	c.Target = target
-	c.Size = w.Size
-	c.Steps = w.Steps
-	c.Bounds = w.Bounds
+	c.Size = size
 	history := historyOf(in.Histories, c.Container)
 	request := c.Target
 	if c.Size.HasRequest {
@@ -442,7 +437,7 @@ func Present(in *Sizing) []Counterfactual {
 	var out []Counterfactual
 	for _, w := range WhyOf(in) {
 		c := Counterfactual{Container: w.Container, Resource: w.Resource}
-		in.judge(&c, &w, w.Published)
+		in.judge(&c, w.Size, w.Published)
 		out = append(out, c)
 	}
 	return out

@@ -45,7 +45,7 @@ func TestSlack_requestFarBelowUsage_isBounded(t *testing.T) {
 	for range 19 {
 		scores = append(scores, Score{Days: []Day{{Mean: 2, P95: 1, Samples: 1}}})
 	}
-	if s := Summarize(scores); s.MeanSlack < 0.42 || s.MedianSlack != 0.5 {
+	if s := summarize(scores, scores[0].Resource); s.MeanSlack < 0.42 || s.MedianSlack != 0.5 {
 		t.Errorf("mean slack is %g, want at least 0.42; median is %g, want 0.5", s.MeanSlack, s.MedianSlack)
 	}
 }

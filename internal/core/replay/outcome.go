@@ -36,15 +36,7 @@ type Outcome struct {
 
 // OutcomeOf summarizes the scores of one recommender.
 func OutcomeOf(scores []Score, p Prices) Outcome {
-	var cpu, memory []Score
-	for _, s := range scores {
-		if s.Resource == cluster.CPU {
-			cpu = append(cpu, s)
-		} else {
-			memory = append(memory, s)
-		}
-	}
-	o := Outcome{CPU: Summarize(cpu), Memory: Summarize(memory)}
+	o := Outcome{CPU: summarize(scores, cluster.CPU), Memory: summarize(scores, cluster.Memory)}
 	o.Money = p.Money(o.CPU.Footprint, o.Memory.Footprint)
 	return o
 }

@@ -118,12 +118,11 @@ func newRun(workload *Workload, profile recommend.Profile) *run {
 
 // podNamed returns a running pod of the workload.
 func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start time.Time) *cluster.Pod {
-	p := &cluster.Pod{
+	return &cluster.Pod{
 		Key: key, UID: key.Namespace + "/" + key.Name, Controller: r.w.Key, Top: r.w.Key, Node: "node",
 		Created: start, Started: start, ReadySince: start, Ready: true,
 		Phase: cluster.Running, QoS: cluster.Burstable, Containers: containers,
 	}
-	return p
 }
 
 // addContainers adds the containers of samples to the pod. Containers without samples so far must not be in the pod: each

@@ -3,7 +3,11 @@
 
 package replay
 
-import "slices"
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
 
 // A Summary is the figures of one resource, over containers and days. It is part of the JSON of a report, in this order.
 type Summary struct {
@@ -26,15 +30,15 @@ type Summary struct {
 	WorstDays  int     `json:"most_days_above_of_a_container"` // days above the request of the container with the most such days
 }
 
-// Summarize combines the scores of one resource.
-func Summarize(scores []Score) Summary {
+// summarize combines the scores of one resource.
+func summarize(scores []Score, res cluster.Resource) Summary {
 	var summary Summary
 	var slacks []float64
 	var sumP95, sumMean, sumSlack, over, used float64
 	var above, events, changes, free int
 	for i := range scores {
 		score := &scores[i]
-		if len(score.Days) == 0 {
+		if score.Resource != res || len(score.Days) == 0 {
 			continue
 		}
 		summary.Containers++
