@@ -294,7 +294,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 			out.Remarks = append(out.Remarks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
 			out.NoAutoscalers = out.NoAutoscalers || u.Resource == watcher.AutoscalersFeed
-			miss(&out, u.Resource, u.Err, lack(&u))
+			unread(&out, u.Resource, u.Err, lack(&u))
 		}
 	}
 	if i := slices.IndexFunc(out.Forbidden, func(u explanation.Unread) bool { return u.Part == "nodes" }); i > 0 {
@@ -398,9 +398,7 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
 	o := checkpoint.StorageOptions{Namespace: c.jobs.Updater.WatcherOptions().Namespace, Log: slog.New(slog.DiscardHandler)}
 	states, err := checkpoint.NewStates(clients, o, "explain").Load(ctx)
-	if err != nil {
-		miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
-	}
+	miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read (%s): back-offs after earlier attempts are not known.")
 	return states
 }
 
@@ -431,16 +429,12 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	in.Disruption, _ = world.DisruptionBudgets(namespace)
 	if len(in.Pods) > 0 {
 		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
-		if err != nil {
-			miss(&in.Gaps, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
-		}
+		miss(&in.Gaps, "pod templates", err, "The template of the pods was not read (%s).")
 		in.Labels = details.Labels
 		in.Containers = details.Containers
 	}
 	events, err := event.List(ctx, clients, namespace)
-	if err != nil {
-		miss(&in.Gaps, "events", err, "Events were not read ("+oneLine(err)+").")
-	}
+	miss(&in.Gaps, "events", err, "Events were not read (%s).")
 	in.Events = about(events, in)
 	c.measure(ctx, in, clients, namespace)
 }
@@ -462,11 +456,10 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 		return
 	}
 	reading, err := client.Read(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		in.Miss("the current usage", "The cluster has no Metrics API, so the current usage is not known.")
-	case err != nil:
-		miss(&in.Gaps, "the current usage", err, "The current usage was not read ("+oneLine(err)+").")
+	} else {
+		miss(&in.Gaps, "the current usage", err, "The current usage was not read (%s).")
 	}
 	for i := range reading.Samples {
 		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
@@ -475,8 +468,15 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	}
 }
 
-// miss adds a part that could not be read because of an error, with a sentence about it.
+// miss adds a part that could not be read, if there is an error, with a sentence about it in which %s is the error.
 func miss(gaps *explanation.Gaps, part string, err error, note string) {
+	if err != nil {
+		unread(gaps, part, err, fmt.Sprintf(note, oneLine(err)))
+	}
+}
+
+// unread adds a part that could not be read because of an error, with a sentence about it.
+func unread(gaps *explanation.Gaps, part string, err error, note string) {
 	if apierrors.IsForbidden(err) {
 		gaps.Forbidden = append(gaps.Forbidden, explanation.Unread{Part: part, Note: note})
 		return

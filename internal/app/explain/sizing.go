@@ -34,9 +34,8 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 	}
 	catalog := c.jobs.Recommender.Catalog()
 	learn := func(name, version string, data []byte) { profile.Learn(catalog, name, version, data) }
-	if err := process.ReadProfiles(ctx, clients, learn, catalog.Listed); err != nil {
-		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
-	}
+	err := process.ReadProfiles(ctx, clients, learn, catalog.Listed)
+	miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read (%s): only built-in profiles are known.")
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
 		if !catalog.IsListed() {
 			in.Lack = "whether " + a.Recommender + " is a SizingProfile or another recommender is not known"
@@ -97,12 +96,8 @@ func (c *Config) history(
 	if checkpoints != nil || histories != nil {
 		in.Lack = review.UnreadUsage
 	}
-	if checkpoints != nil {
-		miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read ("+oneLine(checkpoints)+").")
-	}
-	if histories != nil {
-		miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read ("+oneLine(histories)+").")
-	}
+	miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read (%s).")
+	miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read (%s).")
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()
 	for _, p := range in.Pods {
