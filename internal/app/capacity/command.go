@@ -77,9 +77,7 @@ const (
 )
 
 func (c *Config) run(ctx context.Context, out io.Writer) error {
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: 50, Burst: 100, Component: "capacity", Version: process.BuildVersion(), ReadOnly: true,
-	})
+	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return err
 	}
@@ -101,7 +99,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: kube.Config{Kubeconfig: c.Kubeconfig, Context: c.Context}.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes}
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes}
 	s.world.Rules = settings.Rules
 	s.world.Allocatable = allocatable
 	histories := capacityplan.Histories(&stored.Status)

@@ -10,15 +10,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
 )
 
 // Config is the configuration of podfit capacity.
 type Config struct {
-	Kubeconfig string
-	Context    string
-	As         string
-
+	Kube   kube.Config
 	Source string
 	process.PrometheusConfig
 
@@ -53,13 +51,16 @@ var choices = map[string][]string{
 }
 
 // Defaults returns the defaults.
-func Defaults() Config { return Config{Source: sourceAuto, LeadTime: -1, Output: "table"} }
+func Defaults() Config {
+	cluster := kube.Config{QPS: 50, Burst: 100, Component: "capacity", Version: process.BuildVersion(), ReadOnly: true}
+	return Config{Kube: cluster, Source: sourceAuto, LeadTime: -1, Output: "table"}
+}
 
 // Flags binds the configuration to flags.
 func (c *Config) Flags(f *pflag.FlagSet) {
-	f.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
-	f.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
-	f.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", c.Kube.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
+	f.StringVar(&c.Kube.Context, "context", c.Kube.Context, "Context of the kubeconfig. Empty means its current context.")
+	f.StringVar(&c.Kube.As, "as", c.Kube.As, "User to impersonate for requests to the API server.")
 
 	f.StringVar(&c.Source, "source", c.Source, "Where the history of requests is from: plan (the CapacityPlan that the recommender keeps), prometheus (kube-state-metrics), "+
 		"or auto: prometheus if --prometheus or the environment variable "+process.PrometheusVariable+" is set, else plan.")
