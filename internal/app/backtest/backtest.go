@@ -570,11 +570,13 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 	if err != nil {
 		return nil, err
 	}
-	r := &replay.Comparison{Learning: learning, Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
+	r := &replay.Comparison{
+		Learning: learning, Source: c.source(), Recommenders: profiles, Workloads: make([]replay.WorkloadResult, len(workloads)),
+		Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"],
+	}
 	scores := make([][][]replay.Score, len(profiles))
 	fullDays := make([]int, len(workloads))
 	for k := range profiles {
-		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
 	}
 	group, ctx := errgroup.WithContext(ctx)

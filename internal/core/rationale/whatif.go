@@ -50,12 +50,10 @@ const (
 
 // Values of keys that have a fixed set.
 const (
-	peakValue        = "peak"
-	anewValue        = "anew"
-	requestsOnly     = "RequestsOnly"
-	requestsAndLimit = "RequestsAndLimits"
-	ignoreValue      = "ignore"
-	scalePointValue  = "preserve-scale-point"
+	peakValue       = "peak"
+	requestsOnly    = "RequestsOnly"
+	ignoreValue     = "ignore"
+	scalePointValue = "preserve-scale-point"
 )
 
 // A KeyHelp describes a key of ParseIf, for help texts.
@@ -63,18 +61,25 @@ type KeyHelp struct {
 	Key     IfKey
 	Form    string
 	Meaning string
+	values  []string // all that it accepts; nil if these are no fixed set
 }
 
 // IfKeys returns the keys that ParseIf accepts.
 func IfKeys() []KeyHelp {
 	return []KeyHelp{
-		{IfProfile, "profile=NAME", "the workload has another profile"},
-		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there"},
-		{IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits"},
-		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none"},
-		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none"},
-		{IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests"},
-		{IfHPA, "hpa=ignore or hpa=preserve-scale-point", "HPAs do not scale by the request, or podfit changes their target with the request"},
+		{IfProfile, "profile=NAME", "the workload has another profile", nil},
+		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there", nil},
+		{IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits", []string{"anew"}},
+		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none", nil},
+		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none", nil},
+		{
+			IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests",
+			[]string{requestsOnly, "RequestsAndLimits"},
+		},
+		{
+			IfHPA, "hpa=ignore or hpa=preserve-scale-point", "HPAs do not scale by the request, or podfit changes their target with the request",
+			[]string{ignoreValue, scalePointValue},
+		},
 	}
 }
 
@@ -88,32 +93,24 @@ func ParseIf(text string) (If, error) {
 	}
 	name, suffix, hasSuffix := strings.Cut(key, ".")
 	out := If{Key: IfKey(name), Value: value}
-	if hasSuffix && out.Key != IfMinAllowed && out.Key != IfMaxAllowed {
+	isBound := out.Key == IfMinAllowed || out.Key == IfMaxAllowed
+	known := cluster.Find(IfKeys(), func(k *KeyHelp) bool { return k.Key == out.Key })
+	switch {
+	case known == nil, hasSuffix && !isBound:
 		return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
-	}
-	switch out.Key {
-	case IfProfile:
-		return out, nil
-	case IfWithout:
-		if value == peakValue {
-			return out, nil
-		}
-		day, err := time.Parse(time.DateOnly, value)
-		if err != nil {
-			return If{}, fmt.Errorf("without must be %q or a day such as 2026-11-21, got %q", peakValue, value)
-		}
-		out.day = day.UTC()
-		return out, nil
-	case IfDecide:
-		return out, oneOf(out, anewValue)
-	case IfControlledValues:
-		return out, oneOf(out, requestsOnly, requestsAndLimit)
-	case IfHPA:
-		return out, oneOf(out, ignoreValue, scalePointValue)
-	case IfMinAllowed, IfMaxAllowed:
+	case isBound:
 		return parseBound(out, suffix, hasSuffix)
+	case known.values != nil && !slices.Contains(known.values, value):
+		return If{}, fmt.Errorf("%s must be %s, got %q", out.Key, strings.Join(known.values, " or "), value)
+	case out.Key != IfWithout || value == peakValue:
+		return out, nil
 	}
-	return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
+	day, err := time.Parse(time.DateOnly, value)
+	if err != nil {
+		return If{}, fmt.Errorf("without must be %q or a day such as 2026-11-21, got %q", peakValue, value)
+	}
+	out.day = day.UTC()
+	return out, nil
 }
 
 func keyNames() string {
@@ -122,13 +119,6 @@ func keyNames() string {
 		names = append(names, string(k.Key))
 	}
 	return strings.Join(names, ", ")
-}
-
-func oneOf(i If, values ...string) error {
-	if slices.Contains(values, i.Value) {
-		return nil
-	}
-	return fmt.Errorf("%s must be %s, got %q", i.Key, strings.Join(values, " or "), i.Value)
 }
 
 // parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit determines the resource.
