@@ -106,17 +106,15 @@ func (c *Config) history(
 	return store, workloads
 }
 
-// killsOf returns the OOM kills that the pods show.
-func killsOf(pods []*cluster.Pod) []rationale.Kill {
-	var out []rationale.Kill
+// killsOf returns the memory limits, by container, with which the pods were OOM-killed; the highest of several.
+func killsOf(pods []*cluster.Pod) map[string]int64 {
+	out := map[string]int64{}
 	for _, p := range pods {
 		for i := range p.Containers {
-			x := &p.Containers[i]
-			if x.Exit == nil || !x.Exit.OOM {
-				continue
+			if c := &p.Containers[i]; c.Exit != nil && c.Exit.OOM {
+				_, limits := c.Running()
+				out[c.Name] = max(out[c.Name], limits.Memory)
 			}
-			_, limits := x.Running()
-			out = append(out, rationale.Kill{Container: x.Name, At: x.Exit.Finished, Memory: limits.Memory})
 		}
 	}
 	return out

@@ -208,12 +208,6 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 			in.Profiles = append(in.Profiles, of.For(declared, sizes))
 		}
 	}
-	for i := range row.Containers {
-		c := &row.Containers[i]
-		for _, at := range c.Kills {
-			in.Kills = append(in.Kills, rationale.Kill{Container: c.Container, At: at})
-		}
-	}
 	return sizesOf(in), nil
 }
 

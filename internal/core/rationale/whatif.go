@@ -198,8 +198,8 @@ func UsualIfs(in *Sizing) []If {
 		out = append(out, If{Key: IfWithout, Value: peakValue})
 	}
 	memory := int64(0)
-	for _, k := range in.Kills {
-		memory = max(memory, k.Memory)
+	for _, limit := range in.Kills {
+		memory = max(memory, limit)
 	}
 	if memory > 0 {
 		out = append(out, If{Key: IfMaxAllowed, Value: cluster.Format(cluster.Memory, memory), resource: cluster.Memory, amount: memory})
@@ -412,11 +412,8 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 			least = o.Start(o.Bucket(math.Nextafter(peak, 0)))
 		}
 	}
-	for _, k := range in.Kills {
-		if k.Container == container && float64(k.Memory) > least {
-			least = float64(k.Memory)
-			peak = max(peak, least)
-		}
+	if limit := float64(in.Kills[container]); limit > least {
+		return max(peak, limit), limit
 	}
 	return peak, least
 }

@@ -283,7 +283,7 @@ func drawScene(t *rapid.T) *scene {
 		})
 		if rapid.IntRange(0, 9).Draw(t, "kill") == 0 {
 			s.store.ObserveOOM(usage.OOM{Pod: s.Pod.Key, Container: "app", At: s.Now, Memory: rapid.Int64Range(0, 1e13).Draw(t, "killed")})
-			s.Kills = append(s.Kills, Kill{Container: "app", At: s.Now, Memory: rapid.Int64Range(-1, 1e13).Draw(t, "limit")})
+			s.Kills = map[string]int64{"app": rapid.Int64Range(-1, 1e13).Draw(t, "limit")}
 		}
 	}
 	s.Now = s.Now.Add(rapid.SampledFrom([]time.Duration{0, time.Minute, -100 * time.Hour, 1000 * time.Hour, -100 * 365 * dayLength}).Draw(t, "later"))
