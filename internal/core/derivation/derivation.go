@@ -7,6 +7,7 @@ package derivation
 
 import (
 	"math"
+	"strconv"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -89,4 +90,17 @@ func roundUp(v, unit int64) int64 {
 		return v
 	}
 	return int64(math.Ceil(float64(v)/float64(unit))) * unit
+}
+
+// humanized rounds memory to two decimals of the largest binary unit that fits, as upstream's deprecated flag
+// --humanize-memory does. A part of a byte counts as a whole one, as Kubernetes reads such amounts.
+func humanized(bytes int64) int64 {
+	for _, unit := range [...]int64{1 << 40, 1 << 30, 1 << 20, 1 << 10} {
+		if bytes < unit {
+			continue
+		}
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(bytes)/float64(unit), 'f', 2, 64), 64) // no error: it is what FormatFloat writes
+		return int64(math.Ceil(v * float64(unit)))
+	}
+	return bytes
 }

@@ -174,14 +174,8 @@ func (u *Usage) Measure(changes []Change) []Score {
 			if samples == nil {
 				continue
 			}
-			var own []Change
-			for _, change := range changes {
-				if change.Container == container && change.Resource == resource {
-					own = append(own, change)
-				}
-			}
 			score := Score{Container: container, Resource: resource}
-			score.Days, score.Footprint, score.Pods = samples.measure(own, resource, u)
+			score.Days, score.Footprint, score.Pods = samples.measure(ChangesOf(changes, int(container), resource), resource, u)
 			out = append(out, score)
 		}
 	}

@@ -63,3 +63,8 @@ type Change struct {
 	Resource  cluster.Resource
 	Request   int64 // millicores or bytes
 }
+
+// ChangesOf returns the changes of one resource of one container.
+func ChangesOf(all []Change, container int, res cluster.Resource) []Change {
+	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool { return int(c.Container) != container || c.Resource != res })
+}

@@ -89,15 +89,9 @@ func Cell(res cluster.Resource, v int64) string {
 	case v >= 10*gi:
 		return Trimmed(float64(v)/gi, 1) + "Gi"
 	case v >= gi:
-		return withDecimal(float64(v)/gi) + "Gi"
+		return strings.TrimSuffix(strconv.FormatFloat(float64(v)/gi, 'f', 2, 64), "0") + "Gi" // one or two decimals
 	}
 	return strconv.FormatInt((v+1<<20-1)>>20, 10) + "Mi"
-}
-
-// withDecimal formats a number with one or two decimals.
-func withDecimal(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 2, 64)
-	return strings.TrimSuffix(s, "0")
 }
 
 // Spaced formats an amount with its unit: "650m", "1.4 cores" or "1.25 Gi". It has the digits that podfit recommend prints.

@@ -22,10 +22,7 @@ func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 			workload := &c.Workloads[k]
 			for container, name := range workload.Containers {
 				for _, res := range cluster.All {
-					for _, change := range workload.Changes[i] {
-						if int(change.Container) != container || change.Resource != res {
-							continue
-						}
+					for _, change := range replay.ChangesOf(workload.Changes[i], container, res) {
 						out.Write([]string{
 							strconv.FormatInt(change.At, 10), workload.Key.Namespace, workload.Key.Kind, workload.Key.Name,
 							name, recommender.Name, res.String(), strconv.FormatFloat(res.InUnits(change.Request), 'f', -1, 64),

@@ -122,8 +122,8 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) t
 
 // requests returns the requests of one container over time.
 func requests(changes []replay.Change, container int, res cluster.Resource, last int64) (out []chart.Point) {
-	for _, change := range changes {
-		if int(change.Container) == container && change.Resource == res && change.At <= last {
+	for _, change := range replay.ChangesOf(changes, container, res) {
+		if change.At <= last {
 			out = append(out, chart.Point{X: float64(change.At), Y: res.InUnits(change.Request)})
 		}
 	}
