@@ -370,10 +370,7 @@ func (in *Sizing) judge(c *Counterfactual, size Amounts, target int64) {
 	c.Target = target
 	c.Size = size
 	history := historyOf(in.Histories, c.Container)
-	request := c.Target
-	if c.Size.HasRequest {
-		request = c.Size.Request
-	}
+	request := size.requestOr(target)
 	for _, d := range days(recommend.PeaksOf(history, c.Resource), c.Resource, in.Now) {
 		if d.Known {
 			c.Days++

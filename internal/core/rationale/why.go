@@ -72,6 +72,14 @@ type Amounts struct {
 	HasRequest, HasLimit bool
 }
 
+// requestOr returns the request, or the target if the request is not set.
+func (a Amounts) requestOr(target int64) int64 {
+	if a.HasRequest {
+		return a.Request
+	}
+	return target
+}
+
 // A Day is the peak of 24 hours.
 type Day struct {
 	From  time.Time `json:"from"`

@@ -28,7 +28,7 @@ type Line struct {
 
 // Title returns what is explained, such as "1276Mi of memory (was 1024Mi)".
 func (w *Why) Title() string {
-	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[w.Resource]
+	name := wording.Name(w.Resource)
 	size := wording.Figure(w.Resource, float64(w.Range.Target))
 	switch {
 	case w.Horizontal.IsLeft() && w.Present.HasRequest:
@@ -36,9 +36,7 @@ func (w *Why) Title() string {
 	case w.Horizontal.IsLeft():
 		return fmt.Sprintf("%s is not set (would be %s)", name, size)
 	}
-	if w.Size.HasRequest {
-		size = wording.Figure(w.Resource, float64(w.Size.Request))
-	}
+	size = wording.Figure(w.Resource, float64(w.Size.requestOr(w.Range.Target)))
 	if w.Present.HasRequest && wording.Figure(w.Resource, float64(w.Present.Request)) != size {
 		return fmt.Sprintf("%s of %s (was %s)", size, name, wording.Figure(w.Resource, float64(w.Present.Request)))
 	}
@@ -351,11 +349,7 @@ func (w *Why) nodeLine() Line {
 
 // result is the line with the size and its bounds.
 func (w *Why) result() Line {
-	v := w.Range.Target
-	if w.Size.HasRequest {
-		v = w.Size.Request
-	}
-	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(v))}
+	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(w.Size.requestOr(w.Range.Target)))}
 	if texts := w.BoundTexts(); len(texts) > 0 {
 		line.What = "bounds: " + strings.Join(texts, ", ")
 	}
@@ -459,11 +453,7 @@ func (c *Counterfactual) Text() string {
 	if !c.Known {
 		return name + ": unknown. " + c.Reason
 	}
-	request := c.Target
-	if c.Size.HasRequest {
-		request = c.Size.Request
-	}
-	text := name + " " + wording.Figure(c.Resource, float64(request))
+	text := name + " " + wording.Figure(c.Resource, float64(c.Size.requestOr(c.Target)))
 	switch {
 	case c.Killed == Yes:
 		return text + ": OOM-killed again"
