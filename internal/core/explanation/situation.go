@@ -62,13 +62,10 @@ func situations(in *Input) []Situation {
 
 // updaterPaused recognizes an updater that changes no pods at all.
 func updaterPaused(in *Input) (Situation, bool) {
-	if in.Paused == "" || in.Autoscaler == nil || !in.Autoscaler.Mode.Updates() {
-		return Situation{}, false
-	}
 	return Situation{
 		Code: UpdaterPaused, Title: "updater paused", Text: in.Paused,
 		Advice: Advice{Text: "Look at the admission controller:", Command: "kubectl -n kube-system get lease,pods"},
-	}, true
+	}, in.Paused != "" && in.Autoscaler != nil && in.Autoscaler.Mode.Updates()
 }
 
 // severalVPAs recognizes a workload that several VPAs target. One of them governs the pods.

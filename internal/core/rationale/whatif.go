@@ -358,9 +358,6 @@ func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.
 			highest = d
 		}
 	}
-	if !highest.Known {
-		return time.Time{}
-	}
 	return highest.At.Truncate(24 * time.Hour)
 }
 

@@ -139,20 +139,11 @@ func (c *containerUsage) split(last int64) {
 		slices.Sort(sorted)
 		c.days = append(c.days, daySamples{
 			number: int(number), from: from, to: to,
-			p95:    quantile(sorted, 0.95),
+			p95:    sorted[int(math.Ceil(0.95*float64(len(sorted))))-1], // the smallest value that 95 % do not exceed
 			length: min(daySeconds, last-start+1),
 		})
 		from = to
 	}
-}
-
-// quantile returns the smallest value that at least a share q of the sorted values does not exceed.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	n := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return sorted[min(max(n, 0), len(sorted)-1)]
 }
 
 // A Score is the figures of one resource of one container.

@@ -82,7 +82,6 @@ type run struct {
 	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
 	seen    []bool       // containers with samples so far
 	world   plan.World
-	keys    []cluster.Key
 	tracked []bool    // pods with samples so far
 	started []int64   // Unix seconds of the start of each pod, if the trace shows it; else 0
 	idle    time.Time // no pod changes before this time while the advice is unchanged
@@ -101,9 +100,6 @@ func newRun(workload *Workload, profile recommend.Profile) *run {
 	state.budget.SkipInPlace = true
 	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
 	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: profile.Mode, Recommender: profile.Name}
-	for _, name := range workload.Pods {
-		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
-	}
 	state.pod = state.podNamed(key, nil, time.Unix(workload.Samples[0].At, 0).UTC())
 	state.book.Configure(workload.Key, nil)
 	if profile.Extend != nil {
@@ -148,14 +144,14 @@ func (r *run) addContainers(samples []Sample) {
 
 // observe adds a sample. Memory above the request is also an OOM kill.
 func (r *run) observe(sample *Sample) {
-	key := r.keys[sample.Pod]
+	key := r.w.podKey(sample.Pod)
 	at := time.Unix(sample.At, 0).UTC()
 	if !r.tracked[sample.Pod] {
 		r.tracked[sample.Pod] = true
 		if sample.At-r.w.Samples[0].At > knownStart {
 			r.started[sample.Pod] = sample.At
 		}
-		r.track(int(sample.Pod), at)
+		r.track(sample.Pod, at)
 	}
 	name := r.w.Containers[sample.Container]
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
@@ -180,8 +176,8 @@ func wholeMillicores(cores float64) float64 {
 const knownStart = 10 * minute
 
 // track adds a pod with its current requests to the usage history.
-func (r *run) track(pod int, at time.Time) {
-	p := r.podNamed(r.keys[pod], slices.Clone(r.pod.Containers), at)
+func (r *run) track(pod int32, at time.Time) {
+	p := r.podNamed(r.w.podKey(pod), slices.Clone(r.pod.Containers), at)
 	if started := r.started[pod]; started > 0 {
 		p.Started = time.Unix(started, 0).UTC()
 		for i := range p.Containers {
@@ -195,7 +191,7 @@ func (r *run) track(pod int, at time.Time) {
 func (r *run) trackAll(at time.Time) {
 	for i, tracked := range r.tracked {
 		if tracked {
-			r.track(i, at)
+			r.track(int32(i), at)
 		}
 	}
 	r.idle = time.Time{}

@@ -5,9 +5,12 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A Workload is the recorded usage of one workload.
@@ -54,6 +57,26 @@ func (w *Workload) Between(from, before int64) Workload {
 	out := *w
 	out.Samples = w.Samples[min(first, end):end]
 	return out
+}
+
+// Usage yields the samples of the workload, sorted by time, with CPU in whole millicores, as the Metrics API reports it.
+func (w *Workload) Usage() iter.Seq[usage.Sample] {
+	return func(yield func(usage.Sample) bool) {
+		for i := range w.Samples {
+			s := &w.Samples[i]
+			sample := usage.Sample{
+				Pod: w.podKey(s.Pod), Container: w.Containers[s.Container], At: time.Unix(s.At, 0).UTC(),
+				CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has,
+			}
+			if !yield(sample) {
+				return
+			}
+		}
+	}
+}
+
+func (w *Workload) podKey(pod int32) cluster.Key {
+	return cluster.Key{Namespace: w.Key.Namespace, Name: w.Pods[pod]}
 }
 
 // A Change is a new request of a container, which holds until the next Change.
