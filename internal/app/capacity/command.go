@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // NewCommand returns "podfit capacity".
@@ -169,9 +170,9 @@ func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 
 // report writes the report and returns an error for the exit code.
 func (c *Config) report(out io.Writer, r *report.Report) error {
-	width, _, terminal := process.TerminalSize(out)
-	o := report.Options{Width: width, Colour: terminal && !c.NoColour && os.Getenv("NO_COLOR") == ""}
-	if err := report.Write(out, c.Output, r, o); err != nil {
+	width, _, isTerminal := process.TerminalSize(out)
+	p := &terminal.Printer{Width: width, Colour: isTerminal && !c.NoColour && os.Getenv("NO_COLOR") == ""}
+	if err := report.Write(out, c.Output, r, p); err != nil {
 		return err
 	}
 	if len(r.Missing) > 0 {

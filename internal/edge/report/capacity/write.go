@@ -21,20 +21,13 @@ type Report struct {
 	Notes   []string
 }
 
-// Options control what tables show.
-type Options struct {
-	Width  int  // columns of the terminal; 0: unlimited
-	Colour bool // use ANSI colours
-}
-
 // Formats are the names of all formats.
 var Formats = []string{"table", "json", "html"}
 
-// Write writes a report in a format.
-func Write(w io.Writer, format string, r *Report, o Options) (err error) {
+// Write writes a report in a format. Tables are laid out by an empty printer.
+func Write(w io.Writer, format string, r *Report, p *terminal.Printer) (err error) {
 	switch format {
 	case "table":
-		p := &terminal.Printer{Width: o.Width, Colour: o.Colour}
 		p.Document(shown(r))
 		_, err = io.WriteString(w, p.Text.String())
 	case "json":
