@@ -43,28 +43,24 @@ type Index struct {
 }
 
 // PodIndex returns the index of a pod, and adds the pod if it is new.
-func (x *Index) PodIndex(name string) int32 {
-	i, ok := x.pods[name]
-	if !ok {
-		i = int32(len(x.Pods))
-		x.pods[name] = i
-		x.Pods = append(x.Pods, name)
-	}
-	return i
-}
+func (x *Index) PodIndex(name string) int32 { return indexOf(x.pods, &x.Pods, name) }
 
 // ContainerIndex returns the index of a container, and adds the container if it is new. It returns false if there are too
 // many.
 func (x *Index) ContainerIndex(name string) (int16, bool) {
-	i, ok := x.containers[name]
-	if ok {
-		return i, true
-	}
-	if len(x.Containers) == math.MaxUint8 {
+	if _, known := x.containers[name]; !known && len(x.Containers) == math.MaxUint8 {
 		return 0, false
 	}
-	i = int16(len(x.Containers))
-	x.containers[name] = i
-	x.Containers = append(x.Containers, name)
-	return i, true
+	return indexOf(x.containers, &x.Containers, name), true
+}
+
+// indexOf returns the index of a name, and adds the name if it is new.
+func indexOf[I int16 | int32](known map[string]I, names *[]string, name string) I {
+	i, ok := known[name]
+	if !ok {
+		i = I(len(*names))
+		known[name] = i
+		*names = append(*names, name)
+	}
+	return i
 }
