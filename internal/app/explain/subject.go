@@ -208,25 +208,19 @@ func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 }
 
 func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
-	out := explanation.Subject{Kind: explanation.OfNode, Name: r.name}
 	var names []string
-	found := false
 	for _, n := range w.Nodes() {
 		names = append(names, n.Name)
-		found = found || n.Name == r.name
 	}
+	found := slices.Contains(names, r.name)
 	if !found && len(names) > 0 {
 		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
 	}
-	for _, p := range s.Pods {
-		if p.Node == r.name {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	if !found && len(out.Pods) == 0 {
+	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(p *cluster.Pod) bool { return p.Node != r.name })
+	if !found && len(pods) == 0 {
 		return explanation.Subject{}, fmt.Errorf("node %q is not known: no pod on it can be read, and no node can be listed. Check its name, and your rights: kubectl auth can-i list nodes", r.name)
 	}
-	return out, nil
+	return explanation.Subject{Kind: explanation.OfNode, Name: r.name, Pods: pods}, nil
 }
 
 func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, error) {

@@ -80,13 +80,10 @@ func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	}
 	report.Best, report.Tied = winnersOf(c, c.Best)
 	for i, outcome := range c.Total {
-		budget := c.Recommenders[i].OOMBudget
-		if budget == 0 || outcome.Memory.Days == 0 {
-			continue
+		if budget := c.Recommenders[i].OOMBudget; budget != 0 && outcome.Memory.Days > 0 {
+			report.Total[i].Promised = &budget
+			report.Total[i].Keeps = new(outcome.Keeps(budget))
 		}
-		keeps := outcome.Keeps(budget)
-		report.Total[i].Promised = &budget
-		report.Total[i].Keeps = &keeps
 	}
 	for i, workload := range c.Workloads {
 		report.Workloads[i] = jsonWorkload{

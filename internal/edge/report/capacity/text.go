@@ -58,7 +58,6 @@ func reaches(c *core.Crossing, o *core.Outlook, now time.Time) string {
 	case core.NotWithin:
 		return fmt.Sprintf("not within %d d", o.Reach)
 	case core.Unknown:
-		return "not known"
 	}
 	return "not known"
 }
