@@ -23,9 +23,11 @@ const (
 	queryTimeout = time.Minute
 )
 
-// readPast adds the days that Prometheus has to the histories, and the name of the source and what could not be read to the report. The days
-// that are known already are kept.
-func (c *Config) readPast(ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report) error {
+// readPast adds the days that Prometheus has to the histories, and the name of the source and what could not be read to the report. The
+// days that are known already are kept.
+func (c *Config) readPast(
+	ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report,
+) error {
 	from, err := c.locate(ctx, clients)
 	if err != nil {
 		return err

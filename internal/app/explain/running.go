@@ -58,7 +58,8 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.G
 		found = clients.InCharge(ctx, found, job.name, namespace, metav1.NamespaceSystem)
 		switch {
 		case len(found) == 0 && err != nil:
-			miss(&out, "flags of the "+job.name, err, "The flags of the running "+job.name+" are not known, because its Deployment cannot be read (%s).")
+			miss(&out, "flags of the "+job.name, err,
+				"The flags of the running "+job.name+" are not known, because its Deployment cannot be read (%s).")
 		case len(found) == 0:
 			out.Miss("flags of the "+job.name, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:

@@ -205,8 +205,8 @@ func (in *Input) blockedAt(name gate.Name) (decision.Reason, bool) {
 	return decision.Reason{}, false
 }
 
-// bounded returns why a bound of the cluster stops or lowers a size: the last decision with one of the codes, else the last of the gates that
-// blocks, else that a size was lowered; "" if none of these is the case.
+// bounded returns why a bound of the cluster stops or lowers a size: the last decision with one of the codes, else the last of the gates
+// that blocks, else that a size was lowered; "" if none of these is the case.
 func (in *Input) bounded(codes []decision.ReasonCode, gates []gate.Name, held admissible.NoteKind, lowered string) string {
 	text := ""
 	if slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool {
@@ -239,7 +239,8 @@ func aboveNode(in *Input) (Situation, bool) {
 }
 
 func aboveQuota(in *Input) (Situation, bool) {
-	text := in.bounded([]decision.ReasonCode{decision.OverQuota, decision.ResizeOverQuota}, []gate.Name{gate.SiblingQuota, gate.Quota}, admissible.HeldToQuota,
+	codes := []decision.ReasonCode{decision.OverQuota, decision.ResizeOverQuota}
+	text := in.bounded(codes, []gate.Name{gate.SiblingQuota, gate.Quota}, admissible.HeldToQuota,
 		"The recommendation exceeds a ResourceQuota even if no other pod uses it, so the containers were scaled down in proportion.")
 	command := in.kubectl("describe", "resourcequota")
 	if in.Subject.Kind == OfNode { // its pods are of several namespaces

@@ -69,7 +69,10 @@ func IfKeys() []KeyHelp {
 	return []KeyHelp{
 		{IfProfile, "profile=NAME", "the workload has another profile", nil},
 		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there", nil},
-		{IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits", []string{"anew"}},
+		{
+			IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits",
+			[]string{"anew"},
+		},
 		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none", nil},
 		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none", nil},
 		{
