@@ -371,11 +371,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 var formats = []string{"table", "wide", "json", "csv", "html"}
 
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
-	"table": report.WriteTable,
-	"wide": func(w io.Writer, c *replay.Comparison, o report.Options) error {
-		o.AllColumns = true
-		return report.WriteTable(w, c, o)
-	},
+	"table": report.WriteTable, "wide": report.WriteTable,
 	"json": func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
 	"csv":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
 	"html": report.WriteHTML,
@@ -420,7 +416,8 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		return c.nothingMeasured(comparison, timeline != nil, errs)
 	}
 	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
-	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: width}); err != nil {
+	options := report.Options{Workloads: c.Workloads, Width: width, AllColumns: c.Output == "wide"}
+	if err := reporters[c.Output](out, comparison, options); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if comparison.Judged() {
