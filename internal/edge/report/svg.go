@@ -133,11 +133,8 @@ func requests(changes []replay.Change, container int, res cluster.Resource, last
 // usageRanges returns the lowest and the highest usage in each pixel column, and the highest of all. The lowest is +Inf
 // in a column without samples.
 func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, first, last int64) (low, high []float64, top float64) {
-	low = make([]float64, chartColumns)
+	low = slices.Repeat([]float64{math.Inf(1)}, chartColumns)
 	high = make([]float64, chartColumns)
-	for i := range low {
-		low[i] = math.Inf(1)
-	}
 	for i := range w.Samples {
 		s := &w.Samples[i]
 		if int(s.Container) != container || !s.Has.Has(res) {
