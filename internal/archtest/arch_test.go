@@ -89,7 +89,7 @@ var never = []string{
 }
 
 // support lists the packages of test/ that only serve the tests of this module, and are part of it.
-var support = []string{module + "/test/contract", module + "/test/rowtest", module + "/test/transcript"}
+var support = []string{module + "/test/contract", module + "/test/rowtest", module + "/test/steptest", module + "/test/transcript"}
 
 // under reports whether an import path is one of the given ones or below it.
 func under(path string, roots []string) bool {

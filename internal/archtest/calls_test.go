@@ -21,6 +21,8 @@ import (
 var callbacks = map[string]string{
 	"core/cluster.Find": "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
 
+	"core/wording.Fill": "has no side effects: only the values that the text names are computed, from reasons and steps of other packages",
+
 	"core/recommend.Profile.Extend": "a constructor: it returns empty model state and has no side effects",
 	"core/usage.Store.Extend":       "takes Profile.Extend: usage is below recommend and cannot import its types of model state",
 	"core/usage.Store.Replace":      "takes Profile.Extend: usage is below recommend and cannot import its types of model state",

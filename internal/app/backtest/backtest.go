@@ -371,11 +371,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 var formats = []string{"table", "wide", "json", "csv", "html"}
 
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
-	"table": report.WriteTable,
-	"wide": func(w io.Writer, c *replay.Comparison, o report.Options) error {
-		o.AllColumns = true
-		return report.WriteTable(w, c, o)
-	},
+	"table": report.WriteTable, "wide": report.WriteTable,
 	"json": func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
 	"csv":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
 	"html": report.WriteHTML,
@@ -420,7 +416,8 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		return c.nothingMeasured(comparison, timeline != nil, errs)
 	}
 	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
-	if err := reporters[c.Output](out, comparison, report.Options{Workloads: c.Workloads, Width: width}); err != nil {
+	options := report.Options{Workloads: c.Workloads, Width: width, AllColumns: c.Output == "wide"}
+	if err := reporters[c.Output](out, comparison, options); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if comparison.Judged() {
@@ -570,11 +567,13 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 	if err != nil {
 		return nil, err
 	}
-	r := &replay.Comparison{Learning: learning, Source: c.source(), Workloads: make([]replay.WorkloadResult, len(workloads)), Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"]}
+	r := &replay.Comparison{
+		Learning: learning, Source: c.source(), Recommenders: profiles, Workloads: make([]replay.WorkloadResult, len(workloads)),
+		Prices: c.Prices, Tolerance: c.Tolerance, BudgetChosen: c.given["oom-budget"],
+	}
 	scores := make([][][]replay.Score, len(profiles))
 	fullDays := make([]int, len(workloads))
 	for k := range profiles {
-		r.Recommenders = append(r.Recommenders, replay.Recommender{Name: profiles[k].Name, About: profiles[k].About, OOMBudget: profiles[k].OOMBudget})
 		scores[k] = make([][]replay.Score, len(workloads))
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -589,7 +588,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				wl.Changes[k] = replay.Run(w, p, replay.RulesFor(p))
+				wl.Changes[k] = replay.Run(w, p)
 				scores[k][i] = usage.Measure(wl.Changes[k])
 				wl.Outcomes[k] = replay.OutcomeOf(scores[k][i], c.Prices)
 				_ = bar.Add(1) // fails only if the terminal does
@@ -611,11 +610,7 @@ func (c *Config) replay(ctx context.Context, profiles []recommend.Profile, workl
 		return nil, err
 	}
 	for k := range profiles {
-		var all []replay.Score
-		for i := range workloads {
-			all = append(all, scores[k][i]...)
-		}
-		r.Total = append(r.Total, replay.OutcomeOf(all, c.Prices))
+		r.Total = append(r.Total, replay.OutcomeOf(slices.Concat(scores[k]...), c.Prices))
 	}
 	r.FullDays = slices.Max(fullDays)
 	r.Best = replay.Best(r.Total, c.Tolerance)

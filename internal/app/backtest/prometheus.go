@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -118,13 +116,13 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 			return nil, fmt.Errorf("%s has no usage of any namespace; check --prometheus-job, --namespace-label, --pod-label and --container-label", h.Address)
 		}
 	}
-	g := gatherer{workloads: map[cluster.Workload]*trace.Index{}, owners: map[cluster.Key]cluster.Workload{}}
+	g := gatherer{workloads: trace.Workloads{}, owners: map[cluster.Key]cluster.Workload{}}
 	for _, namespace := range namespaces {
 		if err := readNamespace(ctx, c, &g, namespace, from, to); err != nil {
 			return nil, err
 		}
 	}
-	return trace.Sorted(slices.Collect(maps.Values(g.workloads))), nil
+	return g.workloads.Sorted(), nil
 }
 
 // longestQuery is the time that one query reads at most. Longer ones are no faster.
@@ -156,7 +154,7 @@ func readNamespace(ctx context.Context, c *prom.Client, g *gatherer, namespace s
 
 // gatherer groups samples of pods by workload.
 type gatherer struct {
-	workloads map[cluster.Workload]*trace.Index
+	workloads trace.Workloads
 	owners    map[cluster.Key]cluster.Workload
 }
 
@@ -183,12 +181,7 @@ func (g *gatherer) add(s usage.Sample) {
 		key = cluster.OwnerByName(s.Pod)
 		g.owners[s.Pod] = key
 	}
-	w := g.workloads[key]
-	if w == nil {
-		index := trace.NewIndex(key)
-		w = &index
-		g.workloads[key] = w
-	}
+	w := g.workloads.Of(key)
 	pod := w.PodIndex(s.Pod.Name)
 	container, ok := w.ContainerIndex(s.Container)
 	if !ok {

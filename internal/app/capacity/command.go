@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // NewCommand returns "podfit capacity".
@@ -59,8 +61,7 @@ Exit codes:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
-			j := job{config: c, streams: s}
-			return j.run(cmd.Context())
+			return c.run(cmd.Context(), s.Out)
 		},
 	}
 	c.Flags(cmd.Flags())
@@ -70,19 +71,13 @@ Exit codes:
 	return cmd
 }
 
-type job struct {
-	config  Config
-	streams process.Streams
-}
-
 // The exit codes of the command in addition to those of all commands.
 const (
 	exitPartial = 3
 	exitFailOn  = 4
 )
 
-func (j *job) run(ctx context.Context) error {
-	c := &j.config
+func (c *Config) run(ctx context.Context, out io.Writer) error {
 	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return err
@@ -90,11 +85,11 @@ func (j *job) run(ctx context.Context) error {
 	if err := clients.Reach(ctx, ""); err != nil {
 		return err
 	}
-	stored, err := j.stored(ctx, clients)
+	stored, notes, err := c.stored(ctx, clients)
 	if err != nil {
 		return err
 	}
-	settings, allocatable := capacityplan.Settings(&stored.plan.Spec)
+	settings, allocatable := capacityplan.Settings(&stored.Spec)
 	if c.LeadTime >= 0 {
 		settings.LeadTime = c.LeadTime
 		for i := range settings.Rules.Pools {
@@ -105,20 +100,16 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: stored.notes}
-	histories := capacityplan.Histories(&stored.plan.Status)
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes}
+	s.world.Rules = settings.Rules
+	s.world.Allocatable = allocatable
+	histories := capacityplan.Histories(&stored.Status)
 	if c.fromPrometheus() {
-		var gaps []string
-		histories, r.Source, gaps, err = j.readPast(ctx, clients, s, &settings, allocatable, histories)
-		if err != nil {
+		if err := c.readPast(ctx, clients, s, histories, &r); err != nil {
 			return err
 		}
-		r.Missing = append(r.Missing, gaps...)
 	}
-	world := s.world
-	world.Rules = settings.Rules
-	world.Allocatable = allocatable
-	pools, unplaced := capacity.Measure(&world)
+	pools, unplaced := capacity.Measure(&s.world)
 	if pools, err = c.selected(pools); err != nil {
 		return err
 	}
@@ -131,37 +122,31 @@ func (j *job) run(ctx context.Context) error {
 		h.Record(s.now, &pools[i])
 	}
 	r.Plan = capacity.Assess(s.now, pools, unplaced, histories, settings)
-	return j.report(&r)
+	return c.report(out, &r)
 }
 
-type storedPlan struct {
-	plan  *v1alpha1.CapacityPlan
-	notes []string
-}
-
-// stored reads the CapacityPlan. Without one there is no history yet, which is no error.
-func (j *job) stored(ctx context.Context, clients *kube.Clients) (storedPlan, error) {
-	none := storedPlan{plan: new(v1alpha1.CapacityPlan)}
-	plan, err := capacityplan.New(clients).Read(ctx)
-	needed := !j.config.fromPrometheus()
+// stored reads the CapacityPlan, and returns notes about it. Without one there is no history yet, which is no error.
+func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alpha1.CapacityPlan, notes []string, err error) {
+	plan, err = capacityplan.New(clients).Read(ctx)
+	needed := !c.fromPrometheus()
+	absent := errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported)
 	switch {
 	case err == nil:
-		out := storedPlan{plan: plan}
 		if u := plan.Status.Updated; needed && u != nil && time.Since(u.Time) > outdated {
-			out.notes = append(out.notes, fmt.Sprintf("The CapacityPlan was last written on %s: check that the recommender runs with --capacity-plan.", u.UTC().Format("2 Jan 15:04")))
+			notes = append(notes, fmt.Sprintf("The CapacityPlan was last written on %s: check that the recommender runs with --capacity-plan.", u.UTC().Format("2 Jan 15:04")))
 		}
-		return out, nil
+		return plan, notes, nil
 	case errors.Is(err, capacityplan.ErrInvalid):
-		return storedPlan{plan, []string{err.Error() + "; what can be decoded is used."}}, nil
-	case !needed && (errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)):
-		return none, nil
-	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrUnsupported):
-		none.notes = append(none.notes, "There is no CapacityPlan, so there is no history. Run podfit recommender or podfit run in the cluster, or give a Prometheus with --prometheus.")
-		return none, nil
+		return plan, []string{err.Error() + "; what can be decoded is used."}, nil
+	case !needed && (absent || errors.Is(err, kube.ErrForbidden)):
+	case absent:
+		notes = append(notes, "There is no CapacityPlan, so there is no history. Run podfit recommender or podfit run in the cluster, or give a Prometheus with --prometheus.")
 	case errors.Is(err, kube.ErrForbidden):
-		return storedPlan{}, fmt.Errorf("%w; grant get on capacityplans.podfit.dev, or give a Prometheus with --prometheus", err)
+		return nil, nil, fmt.Errorf("%w; grant get on capacityplans.podfit.dev, or give a Prometheus with --prometheus", err)
+	default:
+		return nil, nil, err
 	}
-	return storedPlan{}, err
+	return new(v1alpha1.CapacityPlan), notes, nil
 }
 
 // outdated is the age of a status that the recommender does not keep up to date any more.
@@ -184,16 +169,16 @@ func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 }
 
 // report writes the report and returns an error for the exit code.
-func (j *job) report(r *report.Report) error {
-	width, _, terminal := process.TerminalSize(j.streams.Out)
-	o := report.Options{Width: width, Colour: terminal && !j.config.NoColour && os.Getenv("NO_COLOR") == ""}
-	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
+func (c *Config) report(out io.Writer, r *report.Report) error {
+	width, _, isTerminal := process.TerminalSize(out)
+	p := &terminal.Printer{Width: width, Colour: isTerminal && !c.NoColour && os.Getenv("NO_COLOR") == ""}
+	if err := report.Write(out, c.Output, r, p); err != nil {
 		return err
 	}
 	if len(r.Missing) > 0 {
 		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
 	}
-	if reasons := j.config.failures(&r.Plan); len(reasons) > 0 {
+	if reasons := c.failures(&r.Plan); len(reasons) > 0 {
 		return process.ExitError{Code: exitFailOn, Err: errors.New(strings.Join(reasons, "; "))}
 	}
 	return nil

@@ -46,7 +46,7 @@ const (
 // choices are the values of the flags that accept one of a few words.
 var choices = map[string][]string{
 	"source":  {sourceAuto, sourcePlan, sourcePrometheus},
-	"output":  report.Formats(),
+	"output":  report.Formats,
 	"fail-on": {failAbove, failOrder, failNode, failForecast},
 }
 
@@ -66,7 +66,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.Pools, "pool", c.Pools, "Name of a pool of nodes. Can be repeated. The default is all pools.")
 	f.IntVar(&c.LeadTime, "lead-time", c.LeadTime, "Days from an order of nodes until they run pods, for all pools. -1 means the value of the CapacityPlan, or 14.")
 
-	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats(), ", ")+".")
+	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats, ", ")+".")
 	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
 	f.StringSliceVar(&c.FailOn, "fail-on", c.FailOn, "Exit with code 4 if a pool is above a threshold (above), must be ordered for today (order), cannot lose its largest node (node), or has no forecast (forecast). Can be repeated.")
 }

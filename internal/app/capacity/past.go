@@ -6,7 +6,6 @@ package capacity
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/prom"
+	report "podfit.dev/podfit/internal/edge/report/capacity"
 )
 
 // The bounds of reading the past.
@@ -23,50 +23,48 @@ const (
 	queryTimeout = time.Minute
 )
 
-// readPast returns the histories with the days that Prometheus has, the name of the source, and what could not be read. The days that are
-// known already are kept.
-func (j *job) readPast(ctx context.Context, clients *kube.Clients, s *scene, settings *capacity.Settings, allocatable bool, known map[string]*capacity.History) (map[string]*capacity.History, string, []string, error) {
-	from, err := j.locate(ctx, clients)
+// readPast adds the days that Prometheus has to the histories, and the name of the source and what could not be read to the report. The
+// days that are known already are kept.
+func (c *Config) readPast(
+	ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report,
+) error {
+	from, err := c.locate(ctx, clients)
 	if err != nil {
-		return nil, "", nil, err
+		return err
 	}
+	r.Source = from.Name
 	client, err := prom.NewWithTransport(prom.Config{Address: from.Address, Timeout: queryTimeout, Length: time.Hour, Resolution: time.Hour}, from.Transport)
 	if err != nil {
-		return nil, "", nil, err
+		return err
 	}
-	out := maps.Clone(known)
 	today := capacity.DayOf(s.now)
 	oldest := today - capacity.MostDays + 1
-	var gaps []string
 	for before := today; before > oldest; before -= queryDays {
 		first := max(before-queryDays, oldest)
 		hours, err := client.Requests(ctx, prom.RequestsQuery{
-			From: first.Time(), To: before.Time().Add(-time.Second), Allocatable: allocatable, Matchers: j.config.matchers(),
+			From: first.Time(), To: before.Time().Add(-time.Second), Allocatable: s.world.Allocatable, Matchers: c.matchers(),
 		})
-		if err != nil {
-			err = fmt.Errorf("%s: %w", from.Name, err)
-			if before == today || ctx.Err() != nil {
-				return nil, "", nil, err
-			}
-			gaps = append(gaps, fmt.Sprintf("requests before %s: %v", before, err))
-			break
+		switch {
+		case err != nil && (before == today || ctx.Err() != nil):
+			return fmt.Errorf("%s: %w", from.Name, err)
+		case err != nil:
+			r.Missing = append(r.Missing, fmt.Sprintf("requests before %s: %s: %v", before, from.Name, err))
+			return nil
+		case len(hours) == 0 && before == today:
+			return fmt.Errorf("%s has no series kube_pod_container_resource_requests of the last %d days: it must scrape kube-state-metrics, and --cluster-label must match", from.Name, queryDays)
+		case len(hours) == 0: // nothing is stored from before
+			return nil
 		}
-		if len(hours) == 0 {
-			if before == today {
-				return nil, "", nil, fmt.Errorf("%s has no series kube_pod_container_resource_requests of the last %d days: it must scrape kube-state-metrics, and --cluster-label must match", from.Name, queryDays)
-			}
-			break // nothing is stored from before
-		}
-		for name, days := range capacity.Collect(hours, s.world.Nodes, &settings.Rules) {
-			h := out[name]
+		for name, days := range capacity.Collect(hours, s.world.Nodes, &s.world.Rules) {
+			h := histories[name]
 			if h == nil {
 				h = new(capacity.History)
-				out[name] = h
+				histories[name] = h
 			}
 			h.Fill(days, today)
 		}
 	}
-	return out, from.Name, gaps, nil
+	return nil
 }
 
 // matchers returns the additional matchers of series.
@@ -79,9 +77,9 @@ func (c *Config) matchers() []string {
 }
 
 // locate returns the Prometheus to read: from the flag, the environment variable, or the only one among the Services of the cluster.
-func (j *job) locate(ctx context.Context, clients *kube.Clients) (*process.PrometheusEndpoint, error) {
-	if given, err := j.config.Given(); given != nil || err != nil {
+func (c *Config) locate(ctx context.Context, clients *kube.Clients) (*process.PrometheusEndpoint, error) {
+	if given, err := c.Given(); given != nil || err != nil {
 		return given, err
 	}
-	return j.config.Found(ctx, clients)
+	return c.Found(ctx, clients)
 }

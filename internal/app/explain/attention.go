@@ -5,7 +5,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,10 +72,7 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, toExplain(row.Workload)})
 	}
 	if c.Output == "json" {
-		e := json.NewEncoder(out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(l)
+		return writeJSON(out, l)
 	}
 	return l.write(out)
 }

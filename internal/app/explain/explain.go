@@ -233,10 +233,11 @@ func (c *Config) explain(
 		return nil, err
 	}
 	in := &explanation.Input{
-		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If, NoAutoscalers: read.noAutoscalers,
+		Now: now, Subject: found, Container: c.Container, Replicas: world.Scale(found.Workload), Ifs: c.If,
 		Updater: explanation.Updater{Interval: c.jobs.Updater.Interval()}, Cluster: explanation.Cluster{Nodes: world.Nodes()},
 		Gaps: explanation.Gaps{
 			Forbidden: append(read.Forbidden, flags.Forbidden...), Missing: append(read.Missing, flags.Missing...), Remarks: append(read.Remarks, flags.Remarks...),
+			NoAutoscalers: read.NoAutoscalers,
 		},
 	}
 	in.Pods = live(found.Pods)
@@ -260,14 +261,8 @@ func (c *Config) explain(
 	return explanation.Explain(in), nil
 }
 
-// unread is what could not be read of the cluster.
-type unread struct {
-	explanation.Gaps
-	noAutoscalers bool // the cluster may have VPAs, and they could not be read
-}
-
 // load reads the cluster. If the user may not list the pods of all namespaces, it reads one namespace.
-func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, unread, error) {
+func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace string) (*watcher.World, explanation.Gaps, error) {
 	if c.onlyNamespace {
 		c.jobs.Updater.Restrict(namespace)
 	}
@@ -276,7 +271,7 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	options.Nodes = !c.onlyNamespace
 	world := watcher.NewWorld(clients, options)
 	failed := world.Load(ctx)
-	var out unread
+	var out explanation.Gaps
 	if c.onlyNamespace {
 		out.Miss("nodes", "Only namespace "+namespace+" was read: the nodes and their free room are not known.")
 	}
@@ -292,12 +287,12 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 	for _, u := range failed {
 		switch {
 		case u.Resource == "pods":
-			return nil, unread{}, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
+			return nil, out, fmt.Errorf("read the pods, which each explanation needs: %w", kube.Explained(u.Err))
 		case u.Resource == watcher.AutoscalersFeed && apierrors.IsNotFound(u.Err):
 			out.Remarks = append(out.Remarks, "The cluster has no kind VerticalPodAutoscaler, so no VPA governs any pod. To install it: podfit crds | kubectl apply --server-side --force-conflicts -f -")
 		default:
-			out.noAutoscalers = out.noAutoscalers || u.Resource == watcher.AutoscalersFeed
-			miss(&out.Gaps, u.Resource, u.Err, lack(&u))
+			out.NoAutoscalers = out.NoAutoscalers || u.Resource == watcher.AutoscalersFeed
+			unread(&out, u.Resource, u.Err, lack(&u))
 		}
 	}
 	if i := slices.IndexFunc(out.Forbidden, func(u explanation.Unread) bool { return u.Part == "nodes" }); i > 0 {
@@ -313,7 +308,7 @@ func forbidden(unread []watcher.Unread, resource string) bool {
 
 // lack describes a resource that could not be read.
 func lack(u *watcher.Unread) string {
-	cause := strings.Join(strings.Fields(u.Err.Error()), " ")
+	cause := oneLine(u.Err)
 	switch {
 	case apierrors.IsForbidden(u.Err):
 		cause = "you have no right to list them"
@@ -401,9 +396,7 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 func (c *Config) records(ctx context.Context, in *explanation.Input, clients *kube.Clients) []ledger.State {
 	o := checkpoint.StorageOptions{Namespace: c.jobs.Updater.WatcherOptions().Namespace, Log: slog.New(slog.DiscardHandler)}
 	states, err := checkpoint.NewStates(clients, o, "explain").Load(ctx)
-	if err != nil {
-		miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read ("+oneLine(err)+"): back-offs after earlier attempts are not known.")
-	}
+	miss(&in.Gaps, "updatestates", err, "The records of the updater (UpdateState) were not read (%s): back-offs after earlier attempts are not known.")
 	return states
 }
 
@@ -434,16 +427,12 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	in.Disruption, _ = world.DisruptionBudgets(namespace)
 	if len(in.Pods) > 0 {
 		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
-		if err != nil {
-			miss(&in.Gaps, "pod templates", err, "The template of the pods was not read ("+oneLine(err)+").")
-		}
+		miss(&in.Gaps, "pod templates", err, "The template of the pods was not read (%s).")
 		in.Labels = details.Labels
 		in.Containers = details.Containers
 	}
 	events, err := event.List(ctx, clients, namespace)
-	if err != nil {
-		miss(&in.Gaps, "events", err, "Events were not read ("+oneLine(err)+").")
-	}
+	miss(&in.Gaps, "events", err, "Events were not read (%s).")
 	in.Events = about(events, in)
 	c.measure(ctx, in, clients, namespace)
 }
@@ -465,11 +454,10 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 		return
 	}
 	reading, err := client.Read(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		in.Miss("the current usage", "The cluster has no Metrics API, so the current usage is not known.")
-	case err != nil:
-		miss(&in.Gaps, "the current usage", err, "The current usage was not read ("+oneLine(err)+").")
+	} else {
+		miss(&in.Gaps, "the current usage", err, "The current usage was not read (%s).")
 	}
 	for i := range reading.Samples {
 		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
@@ -478,8 +466,15 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	}
 }
 
-// miss adds a part that could not be read because of an error, with a sentence about it.
+// miss adds a part that could not be read, if there is an error, with a sentence about it in which %s is the error.
 func miss(gaps *explanation.Gaps, part string, err error, note string) {
+	if err != nil {
+		unread(gaps, part, err, fmt.Sprintf(note, oneLine(err)))
+	}
+}
+
+// unread adds a part that could not be read because of an error, with a sentence about it.
+func unread(gaps *explanation.Gaps, part string, err error, note string) {
 	if apierrors.IsForbidden(err) {
 		gaps.Forbidden = append(gaps.Forbidden, explanation.Unread{Part: part, Note: note})
 		return

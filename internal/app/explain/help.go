@@ -10,17 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/app/explain/messages"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-const (
-	completionTimeout = 2 * time.Second // a shell waits for it
-	maxCompletions    = 500
-)
+const completionTimeout = 2 * time.Second // a shell waits for it
 
 // complete returns the kinds, or after a kind the names of its objects.
 func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -57,13 +53,10 @@ func (c *Config) names(ctx context.Context, k *kind, prefix string) []string {
 	if k.of != explanation.OfNode {
 		namespace = c.namespace()
 	}
-	list, err := clients.Metadata.Resource(k.resource()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: maxCompletions})
-	if err != nil {
-		return nil
-	}
+	all, _ := clients.Names(ctx, k.resource(), namespace) // without them, nothing is offered
 	var out []string
-	for i := range list.Items {
-		if name := list.Items[i].Name; strings.HasPrefix(name, prefix) {
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) {
 			out = append(out, k.names[0]+"/"+name)
 		}
 	}

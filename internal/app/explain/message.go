@@ -37,10 +37,7 @@ func writeMessages(out io.Writer, what, format string) error {
 		}
 		return process.UsageError{Err: fmt.Errorf("give one object as KIND/NAME, for example deploy/cart, or the name or text of a message, as in docs/messages.md; got %q.%s", what, nearest)}
 	case format == "json":
-		e := json.NewEncoder(out)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(found)
+		return writeJSON(out, found)
 	case format != "text":
 		return process.UsageError{Err: fmt.Errorf("--output=%s needs an object as KIND/NAME; a message has text and json", format)}
 	}
@@ -58,4 +55,11 @@ func writeMessages(out io.Writer, what, format string) error {
 	}
 	_, err := io.WriteString(out, p.Text.String())
 	return err
+}
+
+func writeJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }

@@ -140,10 +140,9 @@ func (p *Page) make(ctx context.Context, q question) (out web.Explanation, err e
 // exactly returns the subject for a workload. Unlike find, it reads no kind as a node or a VPA.
 func exactly(w cluster.Workload, s *cluster.Snapshot) (explanation.Subject, error) {
 	if w.Group == "" && w.Kind == "Pod" {
-		out, err := findPod(reference{name: w.Name, namespace: w.Namespace}, s)
-		return withOthers(out, s), err
+		return findPod(reference{name: w.Name, namespace: w.Namespace}, s)
 	}
-	out := withOthers(workloadSubject(w, s), s)
+	out := workloadSubject(w, s)
 	if len(out.Pods) == 0 && out.Autoscaler == nil {
 		return explanation.Subject{}, fmt.Errorf("%s has neither pods with a known controller nor a VPA", w)
 	}

@@ -17,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
-	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -101,7 +100,7 @@ func TestKillsOf_pods_onlyOOMKillsWithTheLimitThatApplied(t *testing.T) {
 		{Name: "app", Limits: cluster.Amounts(0, 200), Applied: &cluster.Applied{Limits: cluster.Amounts(0, 100)}, Exit: &cluster.Exit{OOM: true, Finished: at}},
 		{Name: "proxy"}, {Name: "log", Exit: &cluster.Exit{Code: 1}},
 	}}}
-	if got := killsOf(pods); len(got) != 1 || got[0] != (rationale.Kill{Container: "app", At: at, Memory: 100}) {
+	if got := killsOf(pods); len(got) != 1 || got["app"] != 100 {
 		t.Errorf("kills %+v, want one of app at a limit of 100 bytes", got)
 	}
 }

@@ -59,7 +59,7 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.G
 		switch {
 		case len(found) == 0 && err != nil:
 			miss(&out, "flags of the "+job.name, err,
-				fmt.Sprintf("The flags of the running %s are not known, because its Deployment cannot be read (%s).", job.name, oneLine(err)))
+				"The flags of the running "+job.name+" are not known, because its Deployment cannot be read (%s).")
 		case len(found) == 0:
 			out.Miss("flags of the "+job.name, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:
@@ -131,10 +131,8 @@ func (c *Config) readLease(ctx context.Context, now time.Time, in *explanation.I
 		return
 	}
 	fresh, err := kube.NewLease(clients, namespace, name).IsFresh(ctx, timeout, now)
-	switch {
-	case err != nil:
-		miss(&in.Gaps, "the status lease", err, "The status lease of the admission controller was not read ("+oneLine(err)+"): without a valid one the updater changes no pods.")
-	case !fresh:
+	miss(&in.Gaps, "the status lease", err, "The status lease of the admission controller was not read (%s): without a valid one the updater changes no pods.")
+	if err == nil && !fresh {
 		in.Paused = fmt.Sprintf("The updater changes no pods, because the status lease %s/%s of the admission controller is missing or older than %v.", namespace, name, timeout)
 	}
 }

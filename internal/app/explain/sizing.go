@@ -32,9 +32,8 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	catalog := c.jobs.Recommender.Catalog()
-	if err := process.ReadProfiles(ctx, clients, catalog); err != nil {
-		miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read ("+oneLine(err)+"): only built-in profiles are known.")
-	}
+	err := process.ReadProfiles(ctx, clients, catalog)
+	miss(&in.Gaps, "sizingprofiles", err, "SizingProfiles were not read (%s): only built-in profiles are known.")
 	if a.Recommender != "" && a.Recommender != "default" && !c.jobs.Recommender.IsNamed(a) && !catalog.Contains(a) {
 		if !catalog.IsListed() {
 			in.Lack = "whether " + a.Recommender + " is a SizingProfile or another recommender is not known"
@@ -95,12 +94,8 @@ func (c *Config) history(
 	if checkpoints != nil || histories != nil {
 		in.Lack = review.UnreadUsage
 	}
-	if checkpoints != nil {
-		miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read ("+oneLine(checkpoints)+").")
-	}
-	if histories != nil {
-		miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read ("+oneLine(histories)+").")
-	}
+	miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read (%s).")
+	miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read (%s).")
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()
 	for _, p := range in.Pods {
@@ -109,17 +104,15 @@ func (c *Config) history(
 	return store, workloads
 }
 
-// killsOf returns the OOM kills that the pods show.
-func killsOf(pods []*cluster.Pod) []rationale.Kill {
-	var out []rationale.Kill
+// killsOf returns the memory limits, by container, with which the pods were OOM-killed; the highest of several.
+func killsOf(pods []*cluster.Pod) map[string]int64 {
+	out := map[string]int64{}
 	for _, p := range pods {
 		for i := range p.Containers {
-			x := &p.Containers[i]
-			if x.Exit == nil || !x.Exit.OOM {
-				continue
+			if c := &p.Containers[i]; c.Exit != nil && c.Exit.OOM {
+				_, limits := c.Running()
+				out[c.Name] = max(out[c.Name], limits.Memory)
 			}
-			_, limits := x.Running()
-			out = append(out, rationale.Kill{Container: x.Name, At: x.Exit.Finished, Memory: limits.Memory})
 		}
 	}
 	return out

@@ -84,12 +84,16 @@ func parseReference(args []string) (reference, error) {
 	return r, nil
 }
 
-// withOthers adds the other VPAs of the workload.
-func withOthers(s explanation.Subject, all *cluster.Snapshot) explanation.Subject {
+// withAutoscalers adds the command for the workload and its VPAs. If the subject is a VPA, it has that already.
+func withAutoscalers(s explanation.Subject, all *cluster.Snapshot) explanation.Subject {
+	s.Command = command(s.Workload)
+	named := all.AutoscalersOf(s.Workload)
+	if s.Autoscaler == nil {
+		s.Autoscaler = cluster.Responsible(named, true)
+	}
 	if s.Workload.IsZero() {
 		return s
 	}
-	named := all.AutoscalersOf(s.Workload)
 	s.Governing = cluster.Governing(named, true)
 	s.Others = slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return a == s.Autoscaler })
 	return s
@@ -100,7 +104,7 @@ func find(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, erro
 	out, err := findKind(r, s, w)
 	var not notFound
 	if !errors.As(err, &not) {
-		return withOthers(out, s), err
+		return out, err
 	}
 	const most = 3
 	if in := namespacesWith(r, s, w); len(in) > 0 {
@@ -194,10 +198,9 @@ func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 			continue
 		}
 		if p.Name == r.name {
-			return explanation.Subject{
-				Kind: explanation.OfPod, Name: r.namespace + "/Pod/" + r.name, Namespace: r.namespace, Workload: p.Top, Command: command(p.Top),
-				Pods: []*cluster.Pod{p}, Autoscaler: cluster.Responsible(s.AutoscalersOf(p.Top), true),
-			}, nil
+			name := r.namespace + "/Pod/" + r.name
+			out := explanation.Subject{Kind: explanation.OfPod, Name: name, Namespace: r.namespace, Workload: p.Top, Pods: []*cluster.Pod{p}}
+			return withAutoscalers(out, s), nil
 		}
 		names = append(names, p.Name)
 	}
@@ -205,25 +208,19 @@ func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 }
 
 func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
-	out := explanation.Subject{Kind: explanation.OfNode, Name: r.name}
 	var names []string
-	found := false
 	for _, n := range w.Nodes() {
 		names = append(names, n.Name)
-		found = found || n.Name == r.name
 	}
+	found := slices.Contains(names, r.name)
 	if !found && len(names) > 0 {
 		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
 	}
-	for _, p := range s.Pods {
-		if p.Node == r.name {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	if !found && len(out.Pods) == 0 {
+	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(p *cluster.Pod) bool { return p.Node != r.name })
+	if !found && len(pods) == 0 {
 		return explanation.Subject{}, fmt.Errorf("node %q is not known: no pod on it can be read, and no node can be listed. Check its name, and your rights: kubectl auth can-i list nodes", r.name)
 	}
-	return out, nil
+	return explanation.Subject{Kind: explanation.OfNode, Name: r.name, Pods: pods}, nil
 }
 
 func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
@@ -233,10 +230,10 @@ func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, erro
 			continue
 		}
 		if a.Name == r.name {
-			return explanation.Subject{
+			return withAutoscalers(explanation.Subject{
 				Kind: explanation.OfAutoscaler, Name: r.namespace + "/VPA/" + r.name, Namespace: r.namespace, Workload: a.Target,
-				Command: command(a.Target), Pods: s.PodsOf(a.Target), Autoscaler: a,
-			}, nil
+				Pods: s.PodsOf(a.Target), Autoscaler: a,
+			}, s), nil
 		}
 		names = append(names, a.Name)
 	}
@@ -289,10 +286,9 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 }
 
 func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.Subject {
-	return explanation.Subject{
-		Kind: explanation.OfWorkload, Name: target.String(), Namespace: target.Namespace, Workload: target, Command: command(target),
-		Pods: s.PodsOf(target), Autoscaler: cluster.Responsible(s.AutoscalersOf(target), true),
-	}
+	return withAutoscalers(explanation.Subject{
+		Kind: explanation.OfWorkload, Name: target.String(), Namespace: target.Namespace, Workload: target, Pods: s.PodsOf(target),
+	}, s)
 }
 
 // command returns a workload for kubectl.

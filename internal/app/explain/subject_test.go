@@ -203,12 +203,12 @@ func TestExactly_workload_isNotReadAsAnotherKind(t *testing.T) {
 	}
 }
 
-func TestWithOthers_twoVPAs_namesTheOtherAndTheGoverningOne(t *testing.T) {
+func TestWithAutoscalers_twoVPAs_namesTheOtherAndTheGoverningOne(t *testing.T) {
 	target := workload("apps", "Deployment", "web")
 	off := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "a"}, Target: target, Mode: cluster.Off}
 	on := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "b"}, Target: target, Mode: cluster.Recreate, Created: time.Unix(1, 0)}
 	all := cluster.NewSnapshot(nil, []*cluster.Autoscaler{off, on})
-	s := withOthers(explanation.Subject{Workload: target, Autoscaler: off}, all)
+	s := withAutoscalers(explanation.Subject{Workload: target, Autoscaler: off}, all)
 	if s.Governing != on || len(s.Others) != 1 || s.Others[0] != on {
 		t.Errorf("governing %v, others %v, want b for both", s.Governing, s.Others)
 	}
@@ -216,7 +216,7 @@ func TestWithOthers_twoVPAs_namesTheOtherAndTheGoverningOne(t *testing.T) {
 	if got := cluster.Responsible(only.AutoscalersOf(target), true); got != off {
 		t.Errorf("VPA %v, want the oldest one if none changes pods", got)
 	}
-	if s := withOthers(explanation.Subject{}, all); s.Governing != nil || s.Others != nil {
+	if s := withAutoscalers(explanation.Subject{}, all); s.Governing != nil || s.Others != nil {
 		t.Errorf("a subject without a workload has VPAs: %v, %v", s.Governing, s.Others)
 	}
 }

@@ -111,9 +111,8 @@ func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
 				}
 
 				want := map[int64][]cluster.Advice{}
-				rules := replay.RulesFor(p)
-				rules.Mode = cluster.Off // this test compares recommendations, not updates
-				for now, adv := range replay.Advice(b.trace, p, rules) {
+				p.Mode = cluster.Off // this test compares recommendations, not updates
+				for now, adv := range replay.Advice(b.trace, p) {
 					want[now.Unix()] = slices.Clone(adv)
 				}
 

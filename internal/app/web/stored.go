@@ -204,11 +204,6 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 			in.Profiles = append(in.Profiles, of.For(declared, sizes))
 		}
 	}
-	for _, c := range row.Containers {
-		for _, at := range c.Kills {
-			in.Kills = append(in.Kills, rationale.Kill{Container: c.Container, At: at})
-		}
-	}
 	return sizesOf(in), nil
 }
 

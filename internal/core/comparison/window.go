@@ -36,9 +36,7 @@ func newWindow(days int) window {
 }
 
 // Extend creates the model state of a container (usage.Store.Extend).
-func (WindowMax) Extend() usage.Extension {
-	return new(newWindow(windowDays))
-}
+func (WindowMax) Extend() usage.Extension { return new(newWindow(windowDays)) }
 
 // Amount returns the maximum of the window with the margin.
 func (WindowMax) Amount(state usage.Extension, r cluster.Resource, now time.Time, to *derivation.Recorder) int64 {

@@ -24,12 +24,7 @@ const (
 )
 
 // String returns the act as a verb.
-func (a Act) String() string {
-	if verb, ok := verbs[a]; ok {
-		return verb
-	}
-	return "leave"
-}
+func (a Act) String() string { return cmp.Or(verbs[a], "leave") }
 
 var verbs = map[Act]string{Resize: "resize", Evict: "evict", Delete: "delete", Surge: "surge"}
 

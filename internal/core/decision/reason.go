@@ -162,7 +162,7 @@ type Reason struct {
 
 // String returns the reason as full sentences.
 func (r Reason) String() string {
-	s := fill(r.template(), r.value) + "."
+	s := wording.Fill(r.template(), r.value) + "."
 	if r.Part {
 		s += " The pod gets a part of the increase now, and the rest when its node has room."
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 func TestReason_oomKill_textHasTheTimeSinceTheStart(t *testing.T) {
@@ -100,7 +101,7 @@ func TestEntries_valuesInTexts_exist(t *testing.T) {
 	used := map[string]bool{}
 	for code, e := range entries {
 		for _, text := range []string{e.text, e.undated, e.withText} {
-			fill(text, func(name string) string {
+			wording.Fill(text, func(name string) string {
 				used[name] = true
 				if values[name] == nil {
 					t.Errorf("%s has the unknown value %s", code, name)

@@ -54,10 +54,5 @@ func (k RefusalKind) LeavesReplacementOpen() bool { return k != DeniedByNode && 
 
 // AllowsEviction reports whether the pod may be evicted after a surge has failed.
 func (k RefusalKind) AllowsEviction() bool {
-	switch k {
-	case Denied, DeniedByNode, DeniedByQuota, Unsupported, DeniedByBudget:
-		return true
-	case WebhookFailed, ServerBusy, NotReached, OutcomeIsUnknown, NotReadyInTime:
-	}
-	return false
+	return k == Denied || k == DeniedByNode || k == DeniedByQuota || k == Unsupported || k == DeniedByBudget
 }

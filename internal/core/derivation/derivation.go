@@ -7,13 +7,13 @@ package derivation
 
 import (
 	"math"
+	"strconv"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/hourly"
 )
 
 // A Record is how the estimate of a container was computed. An Estimator writes it while it computes the estimate, so that both come
-// from the same operations: Fold of the steps is the estimate.
+// from the same operations: the result of the last step is the estimate.
 type Record struct{ CPU, Memory Derivation }
 
 // Of returns the derivation of one resource.
@@ -51,9 +51,6 @@ type Step struct {
 	Result    float64 // the amount after the step
 	Changed   bool    // the step changed the amount
 	Evidence  Evidence
-
-	operand float64 // as computed with: cores, or a position on the scale of hourly.Level
-	log     bool    // operand and result are positions on the scale of hourly.Level, on which Multiply is an addition
 }
 
 // Operation is what a step does with the amount before it.
@@ -72,51 +69,6 @@ const (
 	Humanize Operation = "humanize" // rounds up to two decimals of the largest binary unit
 	Keep     Operation = "keep"     // replaces the amount by Amount, which was decided before
 )
-
-// Fold carries out the steps and returns the amount.
-func (s Steps) Fold() int64 {
-	v := 0.0
-	log := false
-	for i := range s {
-		step := &s[i]
-		if log && !step.log {
-			v = hourly.Amount(v)
-		}
-		log = step.log
-		v = step.apply(v)
-	}
-	if log {
-		v = hourly.Amount(v)
-	}
-	return int64(v)
-}
-
-func (s *Step) apply(v float64) float64 {
-	switch s.Operation {
-	case Value, Keep:
-		return s.operand
-	case Add:
-		return v + s.operand
-	case Multiply:
-		if s.log {
-			return v + s.operand
-		}
-		return float64(v * s.operand)
-	case Max:
-		return max(v, s.operand)
-	case Min:
-		return min(v, s.operand)
-	case Ceil:
-		return float64(Whole(math.Ceil(v)))
-	case Truncate:
-		return float64(Whole(v))
-	case RoundUp:
-		return float64(roundUp(int64(v), int64(s.operand)))
-	case Humanize:
-		return float64(humanized(int64(v)))
-	}
-	return v
-}
 
 // MaxAmount is the largest amount, in millicores or bytes. Models are limited to it, too, so that their state can be stored whatever the
 // history is.
@@ -138,4 +90,17 @@ func roundUp(v, unit int64) int64 {
 		return v
 	}
 	return int64(math.Ceil(float64(v)/float64(unit))) * unit
+}
+
+// humanized rounds memory to two decimals of the largest binary unit that fits, as upstream's deprecated flag
+// --humanize-memory does. A part of a byte counts as a whole one, as Kubernetes reads such amounts.
+func humanized(bytes int64) int64 {
+	for _, unit := range [...]int64{1 << 40, 1 << 30, 1 << 20, 1 << 10} {
+		if bytes < unit {
+			continue
+		}
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(bytes)/float64(unit), 'f', 2, 64), 64) // no error: it is what FormatFloat writes
+		return int64(math.Ceil(v * float64(unit)))
+	}
+	return bytes
 }

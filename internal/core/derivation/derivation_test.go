@@ -12,15 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/hourly"
 )
 
-func TestFold_noSteps_isZero(t *testing.T) {
-	if got := Steps(nil).Fold(); got != 0 {
-		t.Errorf("%d, want 0", got)
-	}
-	level := Steps{{Operation: Value, operand: float64(hourly.LevelOf(512)), log: true}}
-	if got := level.Fold(); got < 512 || got > 513 {
-		t.Errorf("a level of 512 folds to %d", got)
-	}
-}
+func last(s Steps) float64 { return s[len(s)-1].Result }
 
 func TestRecorder_eachOperation_resultIsThatOfTheSteps(t *testing.T) {
 	compute := func(to *Recorder) int64 {
@@ -36,11 +28,8 @@ func TestRecorder_eachOperation_resultIsThatOfTheSteps(t *testing.T) {
 	}
 	var record Record
 	got := compute(record.Of(cluster.CPU).Begin(Target, 1000))
-	if want := compute(nil); got != want || record.CPU.Target.Fold() != want {
-		t.Errorf("the result is %d and the steps fold to %d, want %d", got, record.CPU.Target.Fold(), want)
-	}
-	if last := record.CPU.Target[len(record.CPU.Target)-1].Result; last != float64(got) {
-		t.Errorf("the last result is %g, want %d", last, got)
+	if want := compute(nil); got != want || last(record.CPU.Target) != float64(want) {
+		t.Errorf("the result is %d and that of the steps is %g, want %d", got, last(record.CPU.Target), want)
 	}
 	record.Only(cluster.Of(cluster.Memory))
 	if record.CPU.Target != nil {
@@ -58,8 +47,8 @@ func TestDerivation_bounds_haveTheirOwnSteps(t *testing.T) {
 		d.Begin(of, 1).Whole(StepTarget, int64(i))
 		d.Continue(of).AddWhole(StepFloor, int64(i), 10)
 	}
-	got := []int64{d.Target.Fold(), d.Lower.Fold(), d.Upper.Fold()}
-	if !slices.Equal(got, []int64{10, 11, 12}) {
+	got := []float64{last(d.Target), last(d.Lower), last(d.Upper)}
+	if !slices.Equal(got, []float64{10, 11, 12}) {
 		t.Errorf("%v, want 10, 11 and 12", got)
 	}
 	var none *Record

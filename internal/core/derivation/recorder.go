@@ -34,15 +34,10 @@ const (
 
 // steps returns where the steps of an amount are written; nil if d is nil.
 func (d *Derivation) steps(of Bound) *Steps {
-	switch {
-	case d == nil:
+	if d == nil {
 		return nil
-	case of == Lower:
-		return &d.Lower
-	case of == Upper:
-		return &d.Upper
 	}
-	return &d.Target
+	return [...]*Steps{Target: &d.Target, Lower: &d.Lower, Upper: &d.Upper}[of]
 }
 
 // Begin returns a Recorder that replaces the steps of an amount; nil if d is nil. Amounts are in units of millicores or bytes.
@@ -73,7 +68,7 @@ func (r *Recorder) linear(name StepName, op Operation, before, operand, after fl
 }
 
 func (r *Recorder) appendLinear(name StepName, op Operation, before, operand, after float64) {
-	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value, operand: operand}
+	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value}
 	switch op {
 	case Multiply:
 		step.Factor = operand
@@ -103,13 +98,11 @@ func (r *Recorder) logarithmic(name StepName, op Operation, before, operand, aft
 }
 
 func (r *Recorder) appendLogarithmic(name StepName, op Operation, before, operand, after float64) {
-	step := Step{Name: name, Operation: op, Result: amountOf(after) * r.unit, Changed: before != after || op == Value, operand: operand, log: true}
+	amount := amountOf(operand)
 	if op == Multiply {
-		step.Factor = math.Exp2(operand / hourly.Step)
-	} else {
-		step.Amount = amountOf(operand) * r.unit
+		amount = math.Exp2(operand / hourly.Step)
 	}
-	*r.steps = append(*r.steps, step)
+	r.appendLinear(name, op, amountOf(before), amount, amountOf(after))
 }
 
 // amountOf converts a position on the scale of hourly.Level, where 0 is no sample.

@@ -67,7 +67,6 @@ type Input struct {
 	Vendor bool              // the VPA names a recommender that is no profile of podfit, so another program sizes it
 	Ifs    []rationale.If    // the conditions of WHAT IF; nil: the usual ones
 
-	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
 	Gaps
 }
 
@@ -115,6 +114,8 @@ type Gaps struct {
 	Forbidden []Unread // what the user has no right to read
 	Missing   []Unread // what else is not known
 	Remarks   []string // what else limits the explanation, as full sentences
+
+	NoAutoscalers bool // the VPAs could not be read, so whether one governs the pods is not known
 }
 
 // UpdaterFlags is the part of the cluster that Assumed is about.

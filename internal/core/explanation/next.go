@@ -111,10 +111,7 @@ func (s *Step) Waits() bool {
 // Blocked returns the gates that block, besides the first, which is the reason of the step.
 func (s *Step) Blocked() []gate.Gate {
 	blocked := slices.DeleteFunc(slices.Clone(s.Gates), func(g gate.Gate) bool { return !g.Blocked })
-	if len(blocked) == 0 {
-		return nil
-	}
-	return blocked[1:]
+	return blocked[min(1, len(blocked)):]
 }
 
 // fallback describes the eviction of a pod whose resize waits, or is tried.

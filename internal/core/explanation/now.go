@@ -79,11 +79,7 @@ func (in *Input) node() *cluster.Node {
 }
 
 func (in *Input) nodeNamed(name string) *cluster.Node {
-	i := slices.IndexFunc(in.Nodes, func(n cluster.Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &in.Nodes[i]
+	return cluster.Find(in.Nodes, func(n *cluster.Node) bool { return n.Name == name })
 }
 
 // now returns what has happened, the most urgent first.
@@ -304,11 +300,10 @@ func progress(in *Input) []string {
 
 // sizes describes the recommendation of each container of the first pod that differs from it.
 func sizes(in *Input) []string {
-	i := slices.IndexFunc(in.Decisions, func(d decision.Decision) bool { return len(d.With) > 0 && !change.SameSize(d.Pod, d.With) })
-	if i < 0 || in.Subject.Kind == OfNode {
+	d := cluster.Find(in.Decisions, func(d *decision.Decision) bool { return len(d.With) > 0 && !change.SameSize(d.Pod, d.With) })
+	if d == nil || in.Subject.Kind == OfNode {
 		return nil
 	}
-	d := &in.Decisions[i]
 	var out []string
 	for j := range d.With {
 		f := &d.With[j]

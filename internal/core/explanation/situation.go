@@ -62,13 +62,10 @@ func situations(in *Input) []Situation {
 
 // updaterPaused recognizes an updater that changes no pods at all.
 func updaterPaused(in *Input) (Situation, bool) {
-	if in.Paused == "" || in.Autoscaler == nil || !in.Autoscaler.Mode.Updates() {
-		return Situation{}, false
-	}
 	return Situation{
 		Code: UpdaterPaused, Title: "updater paused", Text: in.Paused,
 		Advice: Advice{Text: "Look at the admission controller:", Command: "kubectl -n kube-system get lease,pods"},
-	}, true
+	}, in.Paused != "" && in.Autoscaler != nil && in.Autoscaler.Mode.Updates()
 }
 
 // severalVPAs recognizes a workload that several VPAs target. One of them governs the pods.
@@ -208,61 +205,49 @@ func (in *Input) blockedAt(name gate.Name) (decision.Reason, bool) {
 	return decision.Reason{}, false
 }
 
-// held reports whether a size was lowered to a bound.
-func (in *Input) held(kind admissible.NoteKind) bool {
-	return slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool {
+// bounded returns why a bound of the cluster stops or lowers a size: the last decision with one of the codes, else the last of the gates
+// that blocks, else that a size was lowered; "" if none of these is the case.
+func (in *Input) bounded(codes []decision.ReasonCode, gates []gate.Name, held admissible.NoteKind, lowered string) string {
+	text := ""
+	if slices.ContainsFunc(in.Decisions, func(d decision.Decision) bool {
 		return slices.ContainsFunc(d.With, func(f policy.Fitted) bool {
-			return slices.ContainsFunc(f.Notes, func(n admissible.Note) bool { return n.Kind == kind })
+			return slices.ContainsFunc(f.Notes, func(n admissible.Note) bool { return n.Kind == held })
 		})
-	})
+	}) {
+		text = lowered
+	}
+	for _, name := range gates {
+		if r, blocked := in.blockedAt(name); blocked {
+			text = r.String()
+		}
+	}
+	for i := range in.Decisions {
+		if r := &in.Decisions[i].Reason; slices.Contains(codes, r.Code) {
+			text = r.String()
+		}
+	}
+	return text
 }
 
 func aboveNode(in *Input) (Situation, bool) {
-	s := Situation{Code: AboveNode, Title: "larger than any node"}
-	r, blocked := in.blockedAt(gate.NodeSize)
-	for i := range in.Decisions {
-		if in.Decisions[i].Reason.Code == decision.NoNodeFits {
-			r = in.Decisions[i].Reason
-			blocked = true
-		}
-	}
-	switch {
-	case blocked:
-		s.Text = r.String()
-	case in.held(admissible.HeldToNode):
-		s.Text = "The recommendation fits on no node that may take the pod, so the containers were scaled down in proportion."
-	default:
-		return Situation{}, false
-	}
-	s.Advice = Advice{Text: "Compare the largest nodes with the recommendation, or set maxAllowed in the VPA:", Command: "kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory"}
-	return s, true
+	text := in.bounded([]decision.ReasonCode{decision.NoNodeFits}, []gate.Name{gate.NodeSize}, admissible.HeldToNode,
+		"The recommendation fits on no node that may take the pod, so the containers were scaled down in proportion.")
+	return Situation{Code: AboveNode, Title: "larger than any node", Text: text, Advice: Advice{
+		Text:    "Compare the largest nodes with the recommendation, or set maxAllowed in the VPA:",
+		Command: "kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory",
+	}}, text != ""
 }
 
 func aboveQuota(in *Input) (Situation, bool) {
-	s := Situation{Code: AboveQuota, Title: "above the quota"}
-	r, blocked := in.blockedAt(gate.Quota)
-	if sibling, also := in.blockedAt(gate.SiblingQuota); !blocked && also {
-		r, blocked = sibling, true
-	}
-	for i := range in.Decisions {
-		if code := in.Decisions[i].Reason.Code; code == decision.OverQuota || code == decision.ResizeOverQuota {
-			r = in.Decisions[i].Reason
-			blocked = true
-		}
-	}
-	switch {
-	case blocked:
-		s.Text = r.String()
-	case in.held(admissible.HeldToQuota):
-		s.Text = "The recommendation exceeds a ResourceQuota even if no other pod uses it, so the containers were scaled down in proportion."
-	default:
-		return Situation{}, false
-	}
-	s.Advice = Advice{Text: "Compare the quotas with the recommendation:", Command: in.kubectl("describe", "resourcequota")}
+	codes := []decision.ReasonCode{decision.OverQuota, decision.ResizeOverQuota}
+	text := in.bounded(codes, []gate.Name{gate.SiblingQuota, gate.Quota}, admissible.HeldToQuota,
+		"The recommendation exceeds a ResourceQuota even if no other pod uses it, so the containers were scaled down in proportion.")
+	command := in.kubectl("describe", "resourcequota")
 	if in.Subject.Kind == OfNode { // its pods are of several namespaces
-		s.Advice.Command = "kubectl describe resourcequota --all-namespaces"
+		command = "kubectl describe resourcequota --all-namespaces"
 	}
-	return s, true
+	advice := Advice{Text: "Compare the quotas with the recommendation:", Command: command}
+	return Situation{Code: AboveQuota, Title: "above the quota", Text: text, Advice: advice}, text != ""
 }
 
 func singleReplica(in *Input) (Situation, bool) {

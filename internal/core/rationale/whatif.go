@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -22,13 +21,18 @@ type If struct {
 	Key   IfKey
 	Value string // as written
 
-	resources cluster.Set // of the policies: which it sets
-	amount    int64       // millicores or bytes
-	day       time.Time   // of IfWithout: the start of the day, UTC; zero for the day of the highest peak
+	resource cluster.Resource // of IfMinAllowed and IfMaxAllowed; 0 for other keys
+	amount   int64            // of the resource, in millicores or bytes
+	day      time.Time        // of IfWithout: the start of the day, UTC; zero for the day of the highest peak
 }
 
 // String returns the If as ParseIf reads it.
-func (i If) String() string { return string(i.Key) + "=" + i.Value }
+func (i If) String() string {
+	if i.resource == 0 {
+		return string(i.Key) + "=" + i.Value
+	}
+	return fmt.Sprintf("%s.%s=%s", i.Key, i.resource, i.Value)
+}
 
 // IfKey is the input that is changed.
 type IfKey string
@@ -46,12 +50,10 @@ const (
 
 // Values of keys that have a fixed set.
 const (
-	peakValue        = "peak"
-	anewValue        = "anew"
-	requestsOnly     = "RequestsOnly"
-	requestsAndLimit = "RequestsAndLimits"
-	ignoreValue      = "ignore"
-	scalePointValue  = "preserve-scale-point"
+	peakValue       = "peak"
+	requestsOnly    = "RequestsOnly"
+	ignoreValue     = "ignore"
+	scalePointValue = "preserve-scale-point"
 )
 
 // A KeyHelp describes a key of ParseIf, for help texts.
@@ -59,18 +61,28 @@ type KeyHelp struct {
 	Key     IfKey
 	Form    string
 	Meaning string
+	values  []string // all that it accepts; nil if these are no fixed set
 }
 
 // IfKeys returns the keys that ParseIf accepts.
 func IfKeys() []KeyHelp {
 	return []KeyHelp{
-		{IfProfile, "profile=NAME", "the workload has another profile"},
-		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there"},
-		{IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits"},
-		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none"},
-		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none"},
-		{IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests"},
-		{IfHPA, "hpa=ignore or hpa=preserve-scale-point", "HPAs do not scale by the request, or podfit changes their target with the request"},
+		{IfProfile, "profile=NAME", "the workload has another profile", nil},
+		{IfWithout, "without=peak or without=YYYY-MM-DD", "the day of the highest peak, or a day (UTC), was not there", nil},
+		{
+			IfDecide, "decide=anew", "the request is decided now, instead of kept because the difference is small or a decrease waits",
+			[]string{"anew"},
+		},
+		{IfMaxAllowed, "maxAllowed.memory=1Gi, maxAllowed.cpu=500m", "the container policy has another maximum; 0: none", nil},
+		{IfMinAllowed, "minAllowed.memory=1Gi, minAllowed.cpu=500m", "the container policy has another minimum; 0: none", nil},
+		{
+			IfControlledValues, "controlledValues=RequestsOnly or RequestsAndLimits", "limits are kept, or follow the requests",
+			[]string{requestsOnly, "RequestsAndLimits"},
+		},
+		{
+			IfHPA, "hpa=ignore or hpa=preserve-scale-point", "HPAs do not scale by the request, or podfit changes their target with the request",
+			[]string{ignoreValue, scalePointValue},
+		},
 	}
 }
 
@@ -84,32 +96,24 @@ func ParseIf(text string) (If, error) {
 	}
 	name, suffix, hasSuffix := strings.Cut(key, ".")
 	out := If{Key: IfKey(name), Value: value}
-	if hasSuffix && out.Key != IfMinAllowed && out.Key != IfMaxAllowed {
+	isBound := out.Key == IfMinAllowed || out.Key == IfMaxAllowed
+	known := cluster.Find(IfKeys(), func(k *KeyHelp) bool { return k.Key == out.Key })
+	switch {
+	case known == nil, hasSuffix && !isBound:
 		return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
-	}
-	switch out.Key {
-	case IfProfile:
-		return out, nil
-	case IfWithout:
-		if value == peakValue {
-			return out, nil
-		}
-		day, err := time.Parse(time.DateOnly, value)
-		if err != nil {
-			return If{}, fmt.Errorf("without must be %q or a day such as 2026-11-21, got %q", peakValue, value)
-		}
-		out.day = day.UTC()
-		return out, nil
-	case IfDecide:
-		return out, oneOf(out, anewValue)
-	case IfControlledValues:
-		return out, oneOf(out, requestsOnly, requestsAndLimit)
-	case IfHPA:
-		return out, oneOf(out, ignoreValue, scalePointValue)
-	case IfMinAllowed, IfMaxAllowed:
+	case isBound:
 		return parseBound(out, suffix, hasSuffix)
+	case known.values != nil && !slices.Contains(known.values, value):
+		return If{}, fmt.Errorf("%s must be %s, got %q", out.Key, strings.Join(known.values, " or "), value)
+	case out.Key != IfWithout || value == peakValue:
+		return out, nil
 	}
-	return If{}, fmt.Errorf("unknown key %q; keys: %s", key, keyNames())
+	day, err := time.Parse(time.DateOnly, value)
+	if err != nil {
+		return If{}, fmt.Errorf("without must be %q or a day such as 2026-11-21, got %q", peakValue, value)
+	}
+	out.day = day.UTC()
+	return out, nil
 }
 
 func keyNames() string {
@@ -118,13 +122,6 @@ func keyNames() string {
 		names = append(names, string(k.Key))
 	}
 	return strings.Join(names, ", ")
-}
-
-func oneOf(i If, values ...string) error {
-	if slices.Contains(values, i.Value) {
-		return nil
-	}
-	return fmt.Errorf("%s must be %s, got %q", i.Key, strings.Join(values, " or "), i.Value)
 }
 
 // parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit determines the resource.
@@ -148,16 +145,9 @@ func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
 	if err != nil {
 		return If{}, fmt.Errorf("%s.%s: %w", out.Key, res, err)
 	}
-	out.Key += IfKey("." + res.String())
-	out.resources = cluster.Of(res)
+	out.resource = res
 	out.amount = v
 	return out, nil
-}
-
-// base returns the key without the resource.
-func (i If) base() IfKey {
-	key, _, _ := strings.Cut(string(i.Key), ".")
-	return IfKey(key)
 }
 
 // A Counterfactual is the size of one resource of a container under a changed input, by the code that computes the real one. If the day has
@@ -172,8 +162,6 @@ type Counterfactual struct {
 
 	Target int64   // the recommendation
 	Size   Amounts // of the pod; not set if podfit does not set it or there is no pod
-	Steps  derivation.Steps
-	Bounds []policy.Bound
 
 	// Without is the day that IfWithout left out.
 	Without time.Time
@@ -213,13 +201,11 @@ func UsualIfs(in *Sizing) []If {
 		out = append(out, If{Key: IfWithout, Value: peakValue})
 	}
 	memory := int64(0)
-	for _, k := range in.Kills {
-		memory = max(memory, k.Memory)
+	for _, limit := range in.Kills {
+		memory = max(memory, limit)
 	}
 	if memory > 0 {
-		out = append(out, If{
-			Key: IfMaxAllowed + ".memory", Value: cluster.Format(cluster.Memory, memory), resources: cluster.Of(cluster.Memory), amount: memory,
-		})
+		out = append(out, If{Key: IfMaxAllowed, Value: cluster.Format(cluster.Memory, memory), resource: cluster.Memory, amount: memory})
 	}
 	return out
 }
@@ -254,25 +240,20 @@ func (i If) concerns(w *Why) bool {
 	if i.Key == IfHPA {
 		return w.Horizontal != policy.NotScaled
 	}
-	return i.resources.Empty() || i.resources.Has(w.Resource)
+	return i.resource == 0 || i.resource == w.Resource
 }
 
 // An alternative has the sizes under a changed input.
 type alternative struct {
-	reason     string // why there are no sizes; "" if there are some
-	containers map[string]*altered
-}
-
-// altered is one container of an alternative.
-type altered struct {
-	known   cluster.Set // the resources that the history is enough for
-	without time.Time   // of IfWithout
+	reason  string                 // why there are no sizes; "" if there are some
+	known   map[string]cluster.Set // by container: the resources that the history is enough for
+	without map[string]time.Time   // by container: the day that IfWithout leaves out; zero if there is none
 	sizes   []Why
 }
 
 // alternative computes the sizes with a changed input. The resource is that of IfWithout.
 func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
-	out := &alternative{containers: map[string]*altered{}}
+	out := &alternative{known: map[string]cluster.Set{}, without: map[string]time.Time{}}
 	profile := in.Profile
 	if change.Key == IfProfile {
 		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
@@ -284,32 +265,29 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 	}
 	histories := make([]*usage.ContainerHistory, len(in.Histories))
 	for i, h := range in.Histories {
-		x := &altered{known: cluster.Both}
-		out.containers[h.Container()] = x
-		switch change.base() {
+		known := cluster.Both
+		switch change.Key {
 		case IfProfile, IfDecide:
-			histories[i], x.known = recommend.Anew(h, profile)
+			histories[i], known = recommend.Anew(h, profile)
 		case IfWithout:
-			x.without = change.day
-			if x.without.IsZero() {
-				x.without = highestDay(h, res, in.Now)
+			day := change.day
+			if day.IsZero() {
+				day = highestDay(h, res, in.Now)
 			}
-			histories[i], x.known = recommend.AnewWithout(h, profile, res, x.without, x.without.AddDate(0, 0, 1))
+			out.without[h.Container()] = day
+			histories[i], known = recommend.AnewWithout(h, profile, res, day, day.AddDate(0, 0, 1))
 		case IfMinAllowed, IfMaxAllowed, IfControlledValues, IfHPA:
 			histories[i] = recommend.OutsideLowHours(h)
 		}
+		out.known[h.Container()] = known
 	}
-	for _, w := range in.sized(profile, histories, in.autoscaler(change)) {
-		if x := out.containers[w.Container]; x != nil {
-			x.sizes = append(x.sizes, w)
-		}
-	}
+	out.sizes = in.sized(profile, histories, in.autoscaler(change))
 	return out
 }
 
 func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 	a := *in.Autoscaler
-	switch change.base() {
+	switch change.Key {
 	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
 		a.Policies = in.policies(change)
 	case IfHPA:
@@ -324,26 +302,21 @@ func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
 
 // counterfactual returns the size of one resource of a container in an alternative.
 func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) Counterfactual {
-	out := Counterfactual{If: change, Container: now.Container, Resource: now.Resource, Reason: alternative.reason}
-	x := alternative.containers[now.Container]
-	if out.Reason != "" || x == nil {
-		return out
+	out := Counterfactual{
+		If: change, Container: now.Container, Resource: now.Resource, Reason: alternative.reason, Without: alternative.without[now.Container],
 	}
-	out.Without = x.without
+	i := slices.IndexFunc(alternative.sizes, func(w Why) bool { return w.Container == now.Container && w.Resource == now.Resource })
 	switch {
-	case change.Key == IfWithout && x.without.IsZero():
+	case out.Reason != "":
+	case change.Key == IfWithout && out.Without.IsZero():
 		out.Reason = "The model state of profile " + in.Profile.Name + " has no peaks of days."
-		return out
-	case !x.known.Has(now.Resource):
+	case !alternative.known[now.Container].Has(now.Resource):
 		out.Reason = fmt.Sprintf("The history of profile %s is not enough for this. podfit backtest can compute it from Prometheus.", in.Profile.Name)
-		return out
-	}
-	i := slices.IndexFunc(x.sizes, func(w Why) bool { return w.Resource == now.Resource })
-	if i < 0 {
+	case i < 0:
 		out.Reason = "No recommendation can be computed from the history."
-		return out
+	default:
+		in.judge(&out, alternative.sizes[i].Size, alternative.sizes[i].Range.Target)
 	}
-	in.judge(&out, &x.sizes[i], x.sizes[i].Range.Target)
 	return out
 }
 
@@ -365,11 +338,11 @@ func (in *Sizing) policies(change If) []cluster.ContainerPolicy {
 			policy = *p
 		}
 		policy.Container = h.Container()
-		switch change.base() {
+		switch change.Key {
 		case IfMinAllowed:
-			policy.MinAllowed = change.set(policy.MinAllowed)
+			policy.MinAllowed = policy.MinAllowed.Set(change.resource, change.amount)
 		case IfMaxAllowed:
-			policy.MaxAllowed = change.set(policy.MaxAllowed)
+			policy.MaxAllowed = policy.MaxAllowed.Set(change.resource, change.amount)
 		case IfControlledValues:
 			policy.RequestsOnly = change.Value == requestsOnly
 		case IfProfile, IfWithout, IfDecide, IfHPA: // no policies
@@ -377,16 +350,6 @@ func (in *Sizing) policies(change If) []cluster.ContainerPolicy {
 		out = append(out, policy)
 	}
 	return append(out, in.Autoscaler.Policies...)
-}
-
-// set returns amounts with those that the condition sets.
-func (i If) set(amounts cluster.Resources) cluster.Resources {
-	for _, res := range cluster.All {
-		if i.resources.Has(res) {
-			amounts = amounts.Set(res, i.amount)
-		}
-	}
-	return amounts
 }
 
 // highestDay returns the start of the day (UTC) with the highest peak of the last days; zero if there is none. The newest of several
@@ -398,24 +361,16 @@ func highestDay(history *usage.ContainerHistory, res cluster.Resource, now time.
 			highest = d
 		}
 	}
-	if !highest.Known {
-		return time.Time{}
-	}
 	return highest.At.Truncate(24 * time.Hour)
 }
 
 // judge sets the size of a counterfactual, and compares it with what was observed.
-func (in *Sizing) judge(c *Counterfactual, w *Why, target int64) {
+func (in *Sizing) judge(c *Counterfactual, size Amounts, target int64) {
 	c.Known = true
 	c.Target = target
-	c.Size = w.Size
-	c.Steps = w.Steps
-	c.Bounds = w.Bounds
+	c.Size = size
 	history := historyOf(in.Histories, c.Container)
-	request := c.Target
-	if c.Size.HasRequest {
-		request = c.Size.Request
-	}
+	request := size.requestOr(target)
 	for _, d := range days(recommend.PeaksOf(history, c.Resource), c.Resource, in.Now) {
 		if d.Known {
 			c.Days++
@@ -454,11 +409,8 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 			least = o.Start(o.Bucket(math.Nextafter(peak, 0)))
 		}
 	}
-	for _, k := range in.Kills {
-		if k.Container == container && float64(k.Memory) > least {
-			least = float64(k.Memory)
-			peak = max(peak, least)
-		}
+	if limit := float64(in.Kills[container]); limit > least {
+		return max(peak, limit), limit
 	}
 	return peak, least
 }
@@ -469,7 +421,7 @@ func Present(in *Sizing) []Counterfactual {
 	var out []Counterfactual
 	for _, w := range WhyOf(in) {
 		c := Counterfactual{Container: w.Container, Resource: w.Resource}
-		in.judge(&c, &w, w.Published)
+		in.judge(&c, w.Size, w.Published)
 		out = append(out, c)
 	}
 	return out

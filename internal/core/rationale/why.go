@@ -25,18 +25,10 @@ type Sizing struct {
 	Global     cluster.Resources         // maxAllowed of the recommender's flags
 	Pod        *cluster.Pod              // a pod that represents the others; nil if there is none
 	Limits     policy.Limits             // of the pod
-	Kills      []Kill                    // OOM kills that are known
+	Kills      map[string]int64          // by container: its memory limit in bytes at an OOM kill, the highest of several
 	Pods       []*cluster.Pod            // of the workload, from which steps are measured
 }
 
-// A Kill is an OOM kill of a container.
-type Kill struct {
-	Container string
-	At        time.Time
-	Memory    int64 // bytes: its memory limit at that time; 0 if it is not known, for example because it was resized since
-}
-
-// Why is how the size of one resource of a container comes about. Amounts are in millicores or bytes.
 type Why struct {
 	Container string
 	Resource  cluster.Resource
@@ -78,6 +70,14 @@ type Range struct{ Lower, Target, Upper int64 }
 type Amounts struct {
 	Request, Limit       int64
 	HasRequest, HasLimit bool
+}
+
+// requestOr returns the request, or the target if the request is not set.
+func (a Amounts) requestOr(target int64) int64 {
+	if a.HasRequest {
+		return a.Request
+	}
+	return target
 }
 
 // A Day is the peak of 24 hours.

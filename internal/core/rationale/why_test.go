@@ -89,7 +89,7 @@ func cartScene() *scene {
 		Range: cluster.LimitRange{Container: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 8*gib)}},
 		Nodes: &fleet.Sizes{Largest: []cluster.Resources{cluster.Amounts(8000, 32*gib)}},
 	}
-	s.Kills = []Kill{{Container: "app", At: time.Date(2026, 11, 22, 2, 58, 0, 0, time.UTC), Memory: gib}}
+	s.Kills = map[string]int64{"app": gib}
 	return s
 }
 

@@ -28,7 +28,7 @@ type Line struct {
 
 // Title returns what is explained, such as "1276Mi of memory (was 1024Mi)".
 func (w *Why) Title() string {
-	name := map[cluster.Resource]string{cluster.CPU: "CPU", cluster.Memory: "memory"}[w.Resource]
+	name := wording.Name(w.Resource)
 	size := wording.Figure(w.Resource, float64(w.Range.Target))
 	switch {
 	case w.Horizontal.IsLeft() && w.Present.HasRequest:
@@ -36,9 +36,7 @@ func (w *Why) Title() string {
 	case w.Horizontal.IsLeft():
 		return fmt.Sprintf("%s is not set (would be %s)", name, size)
 	}
-	if w.Size.HasRequest {
-		size = wording.Figure(w.Resource, float64(w.Size.Request))
-	}
+	size = wording.Figure(w.Resource, float64(w.Size.requestOr(w.Range.Target)))
 	if w.Present.HasRequest && wording.Figure(w.Resource, float64(w.Present.Request)) != size {
 		return fmt.Sprintf("%s of %s (was %s)", size, name, wording.Figure(w.Resource, float64(w.Present.Request)))
 	}
@@ -146,16 +144,34 @@ func figure(s *derivation.Step, res cluster.Resource) string {
 // stepText returns the second and the third column of a step.
 type stepText func(s *derivation.Step, res cluster.Resource) (what, note string)
 
-// fixed returns the text of a step without figures.
-func fixed(what, note string) stepText {
-	return func(*derivation.Step, cluster.Resource) (string, string) { return what, note }
+// texts returns the texts of a step with the names of stepValues in braces.
+func texts(what, note string) stepText {
+	return func(s *derivation.Step, res cluster.Resource) (string, string) {
+		value := func(name string) string { return stepValues[name](&s.Evidence, res) }
+		return wording.Fill(what, value), wording.Fill(note, value)
+	}
+}
+
+// stepValues are the values in the texts of steps.
+var stepValues = map[string]func(e *derivation.Evidence, res cluster.Resource) string{
+	"days":      func(e *derivation.Evidence, _ cluster.Resource) string { return number(e.Days) },
+	"n days":    func(e *derivation.Evidence, _ cluster.Resource) string { return plural(e.Days, "day") },
+	"hours":     func(e *derivation.Evidence, _ cluster.Resource) string { return strconv.Itoa(e.Hours) },
+	"n hours":   func(e *derivation.Evidence, _ cluster.Resource) string { return plural(float64(e.Hours), "hour") },
+	"hour":      func(e *derivation.Evidence, _ cluster.Resource) string { return hours(e) },
+	"time slot": func(e *derivation.Evidence, _ cluster.Resource) string { return hoursOfDay(e.FirstHour, e.Hours) },
+	"from":      func(e *derivation.Evidence, _ cluster.Resource) string { return day(e.From) },
+	"until":     func(e *derivation.Evidence, _ cluster.Resource) string { return moment(e.Until) },
+	"amount":    func(e *derivation.Evidence, res cluster.Resource) string { return wording.Figure(res, e.Amount) },
+	"margin":    func(e *derivation.Evidence, _ cluster.Resource) string { return percent(e.Margin) },
+	"share":     func(e *derivation.Evidence, _ cluster.Resource) string { return percent(e.Share) },
+	"budget":    func(e *derivation.Evidence, _ cluster.Resource) string { return percent(e.Budget) },
+	"half-life": func(e *derivation.Evidence, _ cluster.Resource) string { return duration(e.HalfLife) },
 }
 
 // stepTexts are the texts of all steps; a test compares them with the steps of all profiles.
 var stepTexts = map[derivation.StepName]stepText{
-	derivation.StepHighestDay: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "highest day of " + number(s.Evidence.Days), hours(s.Evidence)
-	},
+	derivation.StepHighestDay: texts("highest day of {days}", "{hour}"),
 	derivation.StepSecondDay: func(s *derivation.Step, res cluster.Resource) (string, string) {
 		return second(s, "second highest is "+peak(res, s.Evidence.Amount))
 	},
@@ -169,10 +185,8 @@ var stepTexts = map[derivation.StepName]stepText{
 		}
 		return "spiky: " + what, "so the margin is larger"
 	},
-	derivation.StepWindow: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return fmt.Sprintf("looks back %s days", number(s.Evidence.Days)), "cost least for this container"
-	},
-	derivation.StepRecurring: fixed("weekly peak, seen twice", ""),
+	derivation.StepWindow:    texts("looks back {days} days", "cost least for this container"),
+	derivation.StepRecurring: texts("weekly peak, seen twice", ""),
 	derivation.StepMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		aim := fmt.Sprintf("for %s above in 100", plural(100*s.Evidence.Budget, "day"))
 		if s.Evidence.Learnt != 0 {
@@ -180,28 +194,16 @@ var stepTexts = map[derivation.StepName]stepText{
 		}
 		return "margin of the profile", aim
 	},
-	derivation.StepToday: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "peak of 24 hours, and " + percent(s.Evidence.Margin), hours(s.Evidence)
-	},
-	derivation.StepGrowth: func(s *derivation.Step, res cluster.Resource) (string, string) {
-		return fmt.Sprintf("grows %s a day since %s", wording.Figure(res, s.Evidence.Amount), day(s.Evidence.From)), "with room for the next days"
-	},
-	derivation.StepRaised: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "raised: a kill, or usage above it", "until " + moment(s.Evidence.Until)
-	},
-	derivation.StepMinimum: fixed("minimum of the profile", ""),
-	derivation.StepLeakBound: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "bound while a leak is suspected", "since " + day(s.Evidence.From)
-	},
-	derivation.StepMaximum: fixed("maximum of any amount", ""),
-	derivation.StepLowHours: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "highest in the low hours", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
-	},
-	derivation.StepUsual: fixed("not above the usual size", ""),
-	derivation.StepKept:  kept,
-	derivation.StepPeak: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return fmt.Sprintf("peak of the last %d hours", s.Evidence.Hours), hours(s.Evidence)
-	},
+	derivation.StepToday:     texts("peak of 24 hours, and {margin}", "{hour}"),
+	derivation.StepGrowth:    texts("grows {amount} a day since {from}", "with room for the next days"),
+	derivation.StepRaised:    texts("raised: a kill, or usage above it", "until {until}"),
+	derivation.StepMinimum:   texts("minimum of the profile", ""),
+	derivation.StepLeakBound: texts("bound while a leak is suspected", "since {from}"),
+	derivation.StepMaximum:   texts("maximum of any amount", ""),
+	derivation.StepLowHours:  texts("highest in the low hours", "{time slot}"),
+	derivation.StepUsual:     texts("not above the usual size", ""),
+	derivation.StepKept:      kept,
+	derivation.StepPeak:      texts("peak of the last {hours} hours", "{hour}"),
 	derivation.StepFactor: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		switch s.Evidence.Origin {
 		case derivation.FromLabel:
@@ -212,11 +214,9 @@ var stepTexts = map[derivation.StepName]stepText{
 		}
 		return "factor of the profile", ""
 	},
-	derivation.StepSize:     fixed("by size", "small ones get relatively more"),
-	derivation.StepHeadroom: fixed("fixed headroom of the profile", ""),
-	derivation.StepLearnt: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "learnt from usage above the request", fmt.Sprintf("for %s of usage above it", percent(s.Evidence.Budget))
-	},
+	derivation.StepSize:     texts("by size", "small ones get relatively more"),
+	derivation.StepHeadroom: texts("fixed headroom of the profile", ""),
+	derivation.StepLearnt:   texts("learnt from usage above the request", "for {budget} of usage above it"),
 	derivation.StepRecent: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		what := "peak of " + plural(float64(s.Evidence.Hours), "hour")
 		switch {
@@ -225,7 +225,7 @@ var stepTexts = map[derivation.StepName]stepText{
 		case s.Evidence.Margin < 0:
 			what = percent(1+s.Evidence.Margin) + " of the " + what
 		}
-		return what, hours(s.Evidence)
+		return what, hours(&s.Evidence)
 	},
 	derivation.StepPercentile: func(s *derivation.Step, _ cluster.Resource) (string, string) {
 		note := "half-life " + duration(s.Evidence.HalfLife)
@@ -234,38 +234,22 @@ var stepTexts = map[derivation.StepName]stepText{
 		}
 		return percent(s.Evidence.Share) + " of the samples are below", note
 	},
-	derivation.StepSafetyMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "safety margin of " + percent(s.Evidence.Margin), ""
-	},
-	derivation.StepConfidence: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return fmt.Sprintf("%s days of history", number(s.Evidence.Days)), "little history widens the range"
-	},
-	derivation.StepFloor:  fixed("minimum for each container", ""),
-	derivation.StepBand:   fixed("range around the target", "pods within it are not changed"),
-	derivation.StepTarget: fixed("the target", ""),
-	derivation.StepBusy: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return percent(s.Evidence.Share) + " of busy-hour samples are below", hoursOfDay(s.Evidence.FirstHour, s.Evidence.Hours)
-	},
-	derivation.StepBusyWindow: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "at most the peak of " + plural(float64(s.Evidence.Hours), "hour"), "usage has long idle periods"
-	},
-	derivation.StepStartup:     fixed("samples just after container starts", "few containers run longer"),
-	derivation.StepLeastMargin: fixed("minimum margin of small containers", ""),
-	derivation.StepMost:        fixed("most CPU of the profile", ""),
-	derivation.StepRound:       fixed("rounded, as the recommender is configured", ""),
-	derivation.StepModel: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "bound of the model that cost least", "half-life " + duration(s.Evidence.HalfLife)
-	},
-	derivation.StepModelMargin: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "margin of that model: " + percent(s.Evidence.Margin), ""
-	},
-	derivation.StepWindowMax: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "highest of " + plural(s.Evidence.Days, "day"), hours(s.Evidence)
-	},
-	derivation.StepSeason: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		return "highest around this hour before", fmt.Sprintf("usage repeats after %s", plural(s.Evidence.Days, "day"))
-	},
-	derivation.StepHourBefore: fixed("the same an hour before", ""),
+	derivation.StepSafetyMargin: texts("safety margin of {margin}", ""),
+	derivation.StepConfidence:   texts("{days} days of history", "little history widens the range"),
+	derivation.StepFloor:        texts("minimum for each container", ""),
+	derivation.StepBand:         texts("range around the target", "pods within it are not changed"),
+	derivation.StepTarget:       texts("the target", ""),
+	derivation.StepBusy:         texts("{share} of busy-hour samples are below", "{time slot}"),
+	derivation.StepBusyWindow:   texts("at most the peak of {n hours}", "usage has long idle periods"),
+	derivation.StepStartup:      texts("samples just after container starts", "few containers run longer"),
+	derivation.StepLeastMargin:  texts("minimum margin of small containers", ""),
+	derivation.StepMost:         texts("most CPU of the profile", ""),
+	derivation.StepRound:        texts("rounded, as the recommender is configured", ""),
+	derivation.StepModel:        texts("bound of the model that cost least", "half-life {half-life}"),
+	derivation.StepModelMargin:  texts("margin of that model: {margin}", ""),
+	derivation.StepWindowMax:    texts("highest of {n days}", "{hour}"),
+	derivation.StepSeason:       texts("highest around this hour before", "usage repeats after {n days}"),
+	derivation.StepHourBefore:   texts("the same an hour before", ""),
 }
 
 // second is the text of a step from the highest peak towards the second highest.
@@ -365,11 +349,7 @@ func (w *Why) nodeLine() Line {
 
 // result is the line with the size and its bounds.
 func (w *Why) result() Line {
-	v := w.Range.Target
-	if w.Size.HasRequest {
-		v = w.Size.Request
-	}
-	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(v))}
+	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(w.Size.requestOr(w.Range.Target)))}
 	if texts := w.BoundTexts(); len(texts) > 0 {
 		line.What = "bounds: " + strings.Join(texts, ", ")
 	}
@@ -473,11 +453,7 @@ func (c *Counterfactual) Text() string {
 	if !c.Known {
 		return name + ": unknown. " + c.Reason
 	}
-	request := c.Target
-	if c.Size.HasRequest {
-		request = c.Size.Request
-	}
-	text := name + " " + wording.Figure(c.Resource, float64(request))
+	text := name + " " + wording.Figure(c.Resource, float64(c.Size.requestOr(c.Target)))
 	switch {
 	case c.Killed == Yes:
 		return text + ": OOM-killed again"
@@ -488,7 +464,7 @@ func (c *Counterfactual) Text() string {
 }
 
 // hours returns the hours of evidence: "Fri 21 Nov, 19–20 h".
-func hours(e derivation.Evidence) string {
+func hours(e *derivation.Evidence) string {
 	if e.From.IsZero() {
 		return ""
 	}

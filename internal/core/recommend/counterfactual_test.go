@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/steptest"
 )
 
 // twoLevels is usage that is higher from 9 to 12 h. Memory has a little noise.
@@ -49,7 +50,7 @@ func TestExplain_lowHours_leadToTheLowerRequest(t *testing.T) {
 			}
 			checked[x.r]++
 			steps := record.Of(x.r).Target
-			if steps.Fold() != e.Target.Amount(x.r) || steps[0].Name != derivation.StepLowHours {
+			if !steptest.LeadTo(e.Target.Amount(x.r), steps) || steps[0].Name != derivation.StepLowHours {
 				t.Fatalf("%s: %+v", x.r, steps)
 			}
 			for _, s := range steps {

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/steptest"
 )
 
 // explainedProfiles returns all profiles, and some with the parameters that a SizingProfile may set.
@@ -47,50 +48,14 @@ func explainedProfiles() []Profile {
 		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), labelled)
 }
 
-// display folds the amounts and factors that a person sees, without the conversion from cores.
-func display(steps derivation.Steps) float64 {
-	v := 0.0
-	for _, s := range steps {
-		switch s.Operation {
-		case derivation.Value, derivation.Keep:
-			v = s.Amount
-		case derivation.Add:
-			v += s.Amount
-		case derivation.Multiply:
-			if s.Name != derivation.StepUnit {
-				v *= s.Factor
-			}
-		case derivation.Max:
-			v = max(v, s.Amount)
-		case derivation.Min:
-			v = min(v, s.Amount)
-		case derivation.Ceil, derivation.Truncate, derivation.RoundUp, derivation.Humanize:
-			v = s.Result
-		}
-		if math.Abs(v-s.Result) > 1+1e-9*math.Abs(v) {
-			return math.NaN()
-		}
-	}
-	return v
-}
-
 func checkSteps(t *rapid.T, name string, what string, r cluster.Resource, steps derivation.Steps, amounts cluster.Resources) {
 	t.Helper()
 	want, ok := amounts.Get(r)
 	if ok != (len(steps) > 0) {
 		t.Fatalf("%s: %s of %s is set: %v, and has %d steps", name, what, r, ok, len(steps))
 	}
-	if got := steps.Fold(); got != want {
-		t.Fatalf("%s: the steps of the %s of %s fold to %d, want %d: %+v", name, what, r, got, want, steps)
-	}
-	if !ok {
-		return
-	}
-	if got := steps[len(steps)-1].Result; got != float64(want) {
-		t.Fatalf("%s: the last result of the %s of %s is %g, want %d", name, what, r, got, want)
-	}
-	if got := display(steps); !(math.Abs(got-float64(want)) <= 1+1e-9*float64(want)) {
-		t.Fatalf("%s: the displayed steps of the %s of %s fold to %g, want %d: %+v", name, what, r, got, want, steps)
+	if !steptest.LeadTo(want, steps) {
+		t.Fatalf("%s: the steps of the %s of %s do not lead to %d: %+v", name, what, r, want, steps)
 	}
 }
 

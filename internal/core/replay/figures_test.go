@@ -19,7 +19,7 @@ func TestRun_fractionOfAMillicore_isRoundedUp(t *testing.T) {
 		var got [2][]Change
 		for i, cores := range []float64{0.0201, 0.021} {
 			w := steady(3, cores, 300*mib)
-			got[i] = Run(w, p, RulesFor(p))
+			got[i] = Run(w, p)
 		}
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("%s: for 20.1m the changes are %v, for 21m %v", p.Name, got[0], got[1])
@@ -45,7 +45,7 @@ func TestSlack_requestFarBelowUsage_isBounded(t *testing.T) {
 	for range 19 {
 		scores = append(scores, Score{Days: []Day{{Mean: 2, P95: 1, Samples: 1}}})
 	}
-	if s := Summarize(scores); s.MeanSlack < 0.42 || s.MedianSlack != 0.5 {
+	if s := summarize(scores, scores[0].Resource); s.MeanSlack < 0.42 || s.MedianSlack != 0.5 {
 		t.Errorf("mean slack is %g, want at least 0.42; median is %g, want 0.5", s.MeanSlack, s.MedianSlack)
 	}
 }

@@ -45,12 +45,17 @@ func (d Day) Slack() float64 {
 
 // containerUsage is the samples of one resource of one container, split into days. It does not depend on requests.
 type containerUsage struct {
-	at    []int64
-	pod   []int32 // index into the Workload's Pods
-	value []float64
-	first int64 // time of the first sample of the container, of any resource
-	days  []daySamples
-	pods  *pods // of the container
+	readings []reading
+	first    int64 // time of the first sample of the container, of any resource
+	days     []daySamples
+	pods     *pods // of the container
+}
+
+// A reading is a sample of one resource, in cores or bytes.
+type reading struct {
+	at   int64
+	used float64
+	pod  int32 // index into the Workload's Pods
 }
 
 // daySamples is the samples of one day: those with index from from to before to.
@@ -60,8 +65,10 @@ type daySamples struct {
 	length           int64 // measured seconds of the day
 }
 
-// usageKey identifies a containerUsage by the indices of the container and of the resource in cluster.All.
-type usageKey struct{ container, resource int }
+type usageKey struct {
+	container int16
+	resource  cluster.Resource
+}
 
 // Usage is the samples of a workload, prepared for measuring. Call Prepare once, and Measure for each profile.
 type Usage struct {
@@ -77,36 +84,21 @@ func Prepare(workload *Workload, learning int) *Usage {
 	replicas := podsOf(workload)
 	first := make([]int64, len(workload.Containers))
 	last := make([]int64, len(workload.Containers))
-	count := map[usageKey]int{}
 	for i := range workload.Samples {
 		sample := &workload.Samples[i]
 		first[sample.Container] = cmp.Or(first[sample.Container], sample.At)
 		last[sample.Container] = sample.At
-		for index, resource := range cluster.All {
-			if sample.Has.Has(resource) {
-				count[usageKey{int(sample.Container), index}]++
-			}
-		}
-	}
-	for key, index := range count {
-		usage.byKey[key] = &containerUsage{
-			at: make([]int64, 0, index), pod: make([]int32, 0, index), value: make([]float64, 0, index), first: first[key.container], pods: &replicas[key.container],
-		}
-	}
-	for i := range workload.Samples {
-		sample := &workload.Samples[i]
-		for index, resource := range cluster.All {
+		for _, resource := range cluster.All {
 			if !sample.Has.Has(resource) {
 				continue
 			}
-			used := sample.Memory
-			if resource == cluster.CPU {
-				used = sample.CPU
+			key := usageKey{sample.Container, resource}
+			samples := usage.byKey[key]
+			if samples == nil {
+				samples = &containerUsage{first: first[key.container], pods: &replicas[key.container]}
+				usage.byKey[key] = samples
 			}
-			samples := usage.byKey[usageKey{int(sample.Container), index}]
-			samples.at = append(samples.at, sample.At)
-			samples.pod = append(samples.pod, sample.Pod)
-			samples.value = append(samples.value, used)
+			samples.readings = append(samples.readings, reading{sample.At, sample.Used(resource), sample.Pod})
 		}
 	}
 	for key, samples := range usage.byKey {
@@ -133,34 +125,25 @@ const fullDay = daySeconds - 3600
 // split finds the days. The day of the last sample counts only if it is complete.
 func (c *containerUsage) split(last int64) {
 	var sorted []float64
-	for from := 0; from < len(c.at); {
-		number := (c.at[from] - c.first) / daySeconds
+	for from := 0; from < len(c.readings); {
+		number := (c.readings[from].at - c.first) / daySeconds
 		start := c.first + number*daySeconds
+		sorted = sorted[:0]
 		to := from
-		for to < len(c.at) && c.at[to] < start+daySeconds {
-			to++
+		for ; to < len(c.readings) && c.readings[to].at < start+daySeconds; to++ {
+			sorted = append(sorted, c.readings[to].used)
 		}
 		if last-start+1 < fullDay {
 			return
 		}
-		sorted = append(sorted[:0], c.value[from:to]...)
 		slices.Sort(sorted)
 		c.days = append(c.days, daySamples{
 			number: int(number), from: from, to: to,
-			p95:    quantile(sorted, 0.95),
+			p95:    sorted[int(math.Ceil(0.95*float64(len(sorted))))-1], // the smallest value that 95 % do not exceed
 			length: min(daySeconds, last-start+1),
 		})
 		from = to
 	}
-}
-
-// quantile returns the smallest value that at least a share q of the sorted values does not exceed.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	n := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return sorted[min(max(n, 0), len(sorted)-1)]
 }
 
 // A Score is the figures of one resource of one container.
@@ -176,20 +159,14 @@ type Score struct {
 // container, CPU before memory. The changes are those that Run returns.
 func (u *Usage) Measure(changes []Change) []Score {
 	var out []Score
-	for container := range u.workload.Containers {
-		for index, resource := range cluster.All {
-			samples := u.byKey[usageKey{container, index}]
+	for container := range int16(len(u.workload.Containers)) {
+		for _, resource := range cluster.All {
+			samples := u.byKey[usageKey{container, resource}]
 			if samples == nil {
 				continue
 			}
-			var own []Change
-			for _, change := range changes {
-				if int(change.Container) == container && change.Resource == resource {
-					own = append(own, change)
-				}
-			}
-			score := Score{Container: int16(container), Resource: resource}
-			score.Days, score.Footprint, score.Pods = samples.measure(own, resource, u)
+			score := Score{Container: container, Resource: resource}
+			score.Days, score.Footprint, score.Pods = samples.measure(ChangesOf(changes, int(container), resource), resource, u)
 			out = append(out, score)
 		}
 	}
@@ -255,23 +232,21 @@ func (m *meter) day(samples daySamples) Day {
 		day.Changes++
 	}
 	clear(m.wasAbove)
-	for i := samples.from; i < samples.to; i++ {
-		for m.next < len(m.changes) && m.changes[m.next].At <= m.usage.at[i] {
+	for _, r := range m.usage.readings[samples.from:samples.to] {
+		for m.next < len(m.changes) && m.changes[m.next].At <= r.at {
 			applyChange()
 		}
-		used := m.usage.value[i]
-		day.Used += used
-		over := used - m.request()
+		day.Used += r.used
+		over := r.used - m.request()
 		isAbove := over > 0
 		if isAbove {
 			day.Above++
 			day.Over += over
 		}
-		pod := m.usage.pod[i]
-		if isAbove && !m.wasAbove[pod] {
+		if isAbove && !m.wasAbove[r.pod] {
 			day.Events++
 		}
-		m.wasAbove[pod] = isAbove
+		m.wasAbove[r.pod] = isAbove
 	}
 	for m.next < len(m.changes) && m.changes[m.next].At < end {
 		applyChange()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // Prices are the costs of resources per hour.
@@ -36,15 +37,7 @@ type Outcome struct {
 
 // OutcomeOf summarizes the scores of one recommender.
 func OutcomeOf(scores []Score, p Prices) Outcome {
-	var cpu, memory []Score
-	for _, s := range scores {
-		if s.Resource == cluster.CPU {
-			cpu = append(cpu, s)
-		} else {
-			memory = append(memory, s)
-		}
-	}
-	o := Outcome{CPU: Summarize(cpu), Memory: Summarize(memory)}
+	o := Outcome{CPU: summarize(scores, cluster.CPU), Memory: summarize(scores, cluster.Memory)}
 	o.Money = p.Money(o.CPU.Footprint, o.Memory.Footprint)
 	return o
 }
@@ -63,7 +56,7 @@ func (o Outcome) Keeps(promised float64) bool {
 type Comparison struct {
 	Source       string    // where the usage was read from, for display
 	From, To     time.Time // of the first and the last sample
-	Recommenders []Recommender
+	Recommenders []recommend.Profile
 	Workloads    []WorkloadResult
 	Total        []Outcome // over all workloads, one per recommender
 	Best         []int     // indices of the winners over all workloads; several tie; none if nothing was measured
@@ -72,12 +65,6 @@ type Comparison struct {
 	FullDays     int // full days of the container with the longest history, learning days included
 	Tolerance    Tolerance
 	BudgetChosen bool // the user set Tolerance.DaysAbove; otherwise it is the largest budget of the recommenders
-}
-
-// A Recommender is one of the recommenders of a Comparison.
-type Recommender struct {
-	Name, About string
-	OOMBudget   float64 // the promised share of days above the memory request; 0: no promise
 }
 
 // A WorkloadResult is the part of a Comparison about one workload.

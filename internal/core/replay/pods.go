@@ -51,18 +51,11 @@ func podsOf(workload *Workload) []pods {
 	}
 	out := make([]pods, len(workload.Containers))
 	for container, changes := range edges {
-		slices.SortFunc(changes, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
-		steps := &out[container]
+		slices.SortFunc(changes, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
 		running := int32(0)
-		for i, e := range changes {
+		for _, e := range changes { // of several at the same time, the last counts
 			running += e.delta
-			if i+1 < len(changes) && changes[i+1].at == e.at {
-				continue
-			}
-			count := max(running, 1)
-			if len(steps.count) == 0 || steps.count[len(steps.count)-1] != count {
-				steps.add(e.at, count)
-			}
+			out[container].add(e.at, max(running, 1))
 		}
 	}
 	return out

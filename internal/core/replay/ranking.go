@@ -71,27 +71,22 @@ func Best(outcomes []Outcome, tolerance Tolerance) []int {
 // above the memory request or the share of CPU usage above the request, whichever is larger), then by the highest cost
 // under any recommender. The order shows where to look; it does not depend on which recommender is best.
 func (c *Comparison) Worst() []int {
-	type rank struct {
-		index      int
-		harm, cost float64
-	}
-	ranks := make([]rank, len(c.Workloads))
-	for i, workload := range c.Workloads {
-		r := rank{index: i}
-		for _, o := range workload.Outcomes {
-			r.harm = max(r.harm, o.harm())
-			r.cost = max(r.cost, o.Money)
+	most := func(workload int, of func(Outcome) float64) float64 {
+		highest := 0.0
+		for _, o := range c.Workloads[workload].Outcomes {
+			highest = max(highest, of(o))
 		}
-		ranks[i] = r
+		return highest
 	}
-	slices.SortStableFunc(ranks, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(b.harm, a.harm), cmp.Compare(b.cost, a.cost))
+	cost := func(o Outcome) float64 { return o.Money }
+	order := make([]int, len(c.Workloads))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(most(b, Outcome.harm), most(a, Outcome.harm)), cmp.Compare(most(b, cost), most(a, cost)))
 	})
-	out := make([]int, len(ranks))
-	for i, r := range ranks {
-		out[i] = r.index
-	}
-	return out
+	return order
 }
 
 // harm is the share of days above the memory request or the share of CPU usage above the request, whichever is larger.

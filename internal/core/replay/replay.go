@@ -18,36 +18,21 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// Rules configure the simulated cluster.
-type Rules struct {
-	Usage  usage.Config
-	Budget plan.Budget
-	Mode   cluster.Mode // InPlaceOrRecreate or Recreate; Off changes no request
-}
-
-// RulesFor returns upstream's thresholds and the update mode of a profile. Traces do not have replica counts, so these never
-// prevent a change.
-func RulesFor(p recommend.Profile) Rules {
-	b := plan.DefaultBudget()
-	b.MinReplicas = 1
-	b.SkipInPlace = true
-	return Rules{Usage: usage.DefaultConfig(), Budget: b, Mode: p.Mode}
-}
-
 const (
 	minute = 60
 	silent = 24 * 3600 // how long passes continue without samples, in seconds
 )
 
-// Run replays a workload with a profile and returns the changes of requests, sorted by time.
+// Run replays a workload with a profile, in the update mode of the profile and with upstream's thresholds, and returns the changes of
+// requests, sorted by time. With mode Off there are none.
 //
 // The recommender and the updater run at the end of every minute with samples and, for a day after such a minute, every
 // hour. Therefore a decision does not depend on whether samples follow.
-func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
+func Run(w *Workload, p recommend.Profile) []Change {
 	if len(w.Samples) == 0 {
 		return nil
 	}
-	r := newRun(w, p, rules)
+	r := newRun(w, p)
 	for range r.passes() {
 		continue // a pass records its changes
 	}
@@ -55,8 +40,8 @@ func Run(w *Workload, p recommend.Profile, rules Rules) []Change {
 }
 
 // Advice replays a workload with a profile and yields the time and the recommendation of each pass of the recommender.
-func Advice(w *Workload, p recommend.Profile, rules Rules) iter.Seq2[time.Time, []cluster.Advice] {
-	return newRun(w, p, rules).passes()
+func Advice(w *Workload, p recommend.Profile) iter.Seq2[time.Time, []cluster.Advice] {
+	return newRun(w, p).passes()
 }
 
 // passes runs the passes of the recommender and the updater, and yields the time and the recommendation of each.
@@ -91,32 +76,30 @@ func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
 type run struct {
 	w       *Workload
 	profile recommend.Profile
-	rules   Rules
+	budget  plan.Budget
 	book    *usage.Store
 	a       *cluster.Autoscaler
 	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
 	seen    []bool       // containers with samples so far
 	world   plan.World
-	keys    []cluster.Key
 	tracked []bool    // pods with samples so far
 	started []int64   // Unix seconds of the start of each pod, if the trace shows it; else 0
 	idle    time.Time // no pod changes before this time while the advice is unchanged
 	changes []Change
 }
 
-func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
+func newRun(workload *Workload, profile recommend.Profile) *run {
 	state := &run{
-		w: workload, profile: profile, rules: rules,
-		book:    usage.NewStore(rules.Usage),
+		w: workload, profile: profile, budget: plan.DefaultBudget(),
+		book:    usage.NewStore(usage.DefaultConfig()),
 		seen:    make([]bool, len(workload.Containers)),
 		tracked: make([]bool, len(workload.Pods)),
 		started: make([]int64, len(workload.Pods)),
 	}
+	state.budget.MinReplicas = 1 // traces do not have replica counts, so these never prevent a change
+	state.budget.SkipInPlace = true
 	key := cluster.Key{Namespace: workload.Key.Namespace, Name: workload.Key.Name}
-	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: rules.Mode, Recommender: profile.Name}
-	for _, name := range workload.Pods {
-		state.keys = append(state.keys, cluster.Key{Namespace: workload.Key.Namespace, Name: name})
-	}
+	state.a = &cluster.Autoscaler{Key: key, Target: workload.Key, Mode: profile.Mode, Recommender: profile.Name}
 	state.pod = state.podNamed(key, nil, time.Unix(workload.Samples[0].At, 0).UTC())
 	state.book.Configure(workload.Key, nil)
 	if profile.Extend != nil {
@@ -131,12 +114,11 @@ func newRun(workload *Workload, profile recommend.Profile, rules Rules) *run {
 
 // podNamed returns a running pod of the workload.
 func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start time.Time) *cluster.Pod {
-	p := &cluster.Pod{
+	return &cluster.Pod{
 		Key: key, UID: key.Namespace + "/" + key.Name, Controller: r.w.Key, Top: r.w.Key, Node: "node",
 		Created: start, Started: start, ReadySince: start, Ready: true,
 		Phase: cluster.Running, QoS: cluster.Burstable, Containers: containers,
 	}
-	return p
 }
 
 // addContainers adds the containers of samples to the pod. Containers without samples so far must not be in the pod: each
@@ -162,14 +144,14 @@ func (r *run) addContainers(samples []Sample) {
 
 // observe adds a sample. Memory above the request is also an OOM kill.
 func (r *run) observe(sample *Sample) {
-	key := r.keys[sample.Pod]
+	key := r.w.podKey(sample.Pod)
 	at := time.Unix(sample.At, 0).UTC()
 	if !r.tracked[sample.Pod] {
 		r.tracked[sample.Pod] = true
 		if sample.At-r.w.Samples[0].At > knownStart {
 			r.started[sample.Pod] = sample.At
 		}
-		r.track(int(sample.Pod), at)
+		r.track(sample.Pod, at)
 	}
 	name := r.w.Containers[sample.Container]
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
@@ -194,8 +176,8 @@ func wholeMillicores(cores float64) float64 {
 const knownStart = 10 * minute
 
 // track adds a pod with its current requests to the usage history.
-func (r *run) track(pod int, at time.Time) {
-	p := r.podNamed(r.keys[pod], slices.Clone(r.pod.Containers), at)
+func (r *run) track(pod int32, at time.Time) {
+	p := r.podNamed(r.w.podKey(pod), slices.Clone(r.pod.Containers), at)
 	if started := r.started[pod]; started > 0 {
 		p.Started = time.Unix(started, 0).UTC()
 		for i := range p.Containers {
@@ -209,7 +191,7 @@ func (r *run) track(pod int, at time.Time) {
 func (r *run) trackAll(at time.Time) {
 	for i, tracked := range r.tracked {
 		if tracked {
-			r.track(i, at)
+			r.track(int32(i), at)
 		}
 	}
 	r.idle = time.Time{}
@@ -228,7 +210,7 @@ func (r *run) decide(now time.Time) []cluster.Advice {
 	}
 	// While the advice is unchanged, a pod that is left alone stays so until the end of the wait in the decision.
 	r.idle = now.Add(1000 * time.Hour)
-	for _, d := range plan.Plan(now, r.world, r.rules.Budget) {
+	for _, d := range plan.Plan(now, r.world, r.budget) {
 		if d.Do == decision.Leave {
 			if !d.Reason.Until.IsZero() {
 				r.idle = d.Reason.Until

@@ -104,7 +104,7 @@ type named struct {
 // until returns the changes up to a time, sorted by time, container and resource.
 func until(w *Workload, p recommend.Profile, cut int64) []named {
 	var out []named
-	for _, c := range Run(w, p, RulesFor(p)) {
+	for _, c := range Run(w, p) {
 		if c.At <= cut {
 			out = append(out, named{c.At, w.Containers[c.Container], c.Resource.String(), c.Request})
 		}
@@ -159,7 +159,7 @@ func TestRun_randomUsage_requestsChangeOncePerMinuteAndOnlyIfTheyDiffer(t *testi
 		rapid.Check(t, func(t *rapid.T) {
 			w := draw(t)
 			last := map[id]Change{}
-			for _, c := range Run(w, p, RulesFor(p)) {
+			for _, c := range Run(w, p) {
 				k := id{c.Container, c.Resource}
 				before, ok := last[k]
 				switch {
@@ -198,7 +198,7 @@ func TestRun_memoryAboveRequest_requestGrowsWithinAMinute(t *testing.T) {
 		k := len(w.Samples) - 10
 		w.Samples[k].Memory = 3000 * mib
 		killed := w.Samples[k].At
-		changes := Run(w, p, RulesFor(p))
+		changes := Run(w, p)
 		i := slices.IndexFunc(changes, func(c Change) bool { return c.At > killed && c.Resource == cluster.Memory })
 		if i < 0 {
 			t.Fatalf("%s: no change after the OOM kill", p.Name)
@@ -217,7 +217,7 @@ func TestRun_defaultProfileSlowGrowth_changesAreTwelveHoursApart(t *testing.T) {
 	}
 	p, _ := recommend.BacktestProfile("default")
 	var times []int64
-	for _, c := range Run(w, p, RulesFor(p)) {
+	for _, c := range Run(w, p) {
 		if c.Resource == cluster.CPU {
 			times = append(times, c.At)
 		}
@@ -314,7 +314,7 @@ func TestMeasure_randomUsage_agreesWithTwin(t *testing.T) {
 	balanced, _ := recommend.BacktestProfile("balanced")
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
-		changes := Run(w, balanced, RulesFor(balanced))
+		changes := Run(w, balanced)
 		for _, sc := range Prepare(w, DefaultLearning).Measure(changes) {
 			want := measureTwin(w, changes, sc.Container, sc.Resource)
 			if len(sc.Days) != len(want) {
@@ -348,7 +348,7 @@ func TestRun_extremeUsage_requestsAreValidAndFiguresAreNumbers(t *testing.T) {
 				})
 				at += rapid.SampledFrom([]int64{1, 59, 60, 300, 3600, 86_400, 9 * 86_400, 3650 * 86_400}).Draw(t, "step")
 			}
-			changes := Run(w, p, RulesFor(p))
+			changes := Run(w, p)
 			for _, c := range changes {
 				if c.Request <= 0 || c.Request > 2e14 {
 					t.Fatalf("%s: request for %[3]s is %[2]d", p.Name, c.Request, c.Resource)
@@ -408,7 +408,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dd", p.Name, days), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					Run(w, p, RulesFor(p))
+					Run(w, p)
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(w.Samples)), "ns/sample")
 			})
@@ -438,7 +438,7 @@ func TestRun_laterPod_startsWithItsFirstSample(t *testing.T) {
 		w.Sort()
 		p, _ := recommend.Builtin("busy-hours")
 		highest := int64(0)
-		for _, change := range Run(&w, p, RulesFor(p)) {
+		for _, change := range Run(&w, p) {
 			highest = max(highest, change.Request)
 		}
 		return highest

@@ -3,38 +3,42 @@
 
 package replay
 
-import "slices"
+import (
+	"slices"
 
-// A Summary is the figures of one resource, over containers and days.
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// A Summary is the figures of one resource, over containers and days. It is part of the JSON of a report, in this order.
 type Summary struct {
-	Containers int
-	Days       int // measured container-days
+	Containers int `json:"containers"`
+	Days       int `json:"container_days"` // measured
 
-	MeanSlack      float64 // mean of the slack of the days
-	MedianSlack    float64
-	AggregateSlack float64 // 1 − Σ p95 / Σ mean request: weighted by size, as the nodes of a cluster see it
+	MeanSlack      float64 `json:"mean_slack"` // mean of the slack of the days
+	MedianSlack    float64 `json:"median_slack"`
+	AggregateSlack float64 `json:"aggregate_slack"` // 1 − Σ p95 / Σ mean request: weighted by size, as the nodes of a cluster see it
 
-	FreeDays   float64 // share of days without samples above the request
-	Above      float64 // samples above the request, per day
-	Events     float64 // runs of consecutive samples of a pod above the request, per day; for memory: OOM kills
-	Shortfall  float64 // share of usage above the request
-	Changes    float64 // changes of the request, per day
-	Footprint  float64 // sum over containers of the mean request of all their pods
-	UsedMean   float64 // sum over containers of the mean usage of all their pods
-	Pods       float64 // sum over containers of the mean number of pods
-	WorstDays  int     // days above the request of the container with the most such days
-	NeverAbove int     // containers without such days
+	FreeDays   float64 `json:"exceed_free_days"`               // share of days without samples above the request
+	Above      float64 `json:"samples_above_per_day"`          // samples above the request, per day
+	Events     float64 `json:"oom_kills_per_day"`              // runs of consecutive samples above the request, per day; for memory: OOM kills
+	Shortfall  float64 `json:"usage_above"`                    // share of usage above the request
+	Changes    float64 `json:"changes_per_day"`                // changes of the request, per day
+	Footprint  float64 `json:"footprint"`                      // sum over containers of the mean request of all their pods, in cores or bytes
+	UsedMean   float64 `json:"mean_usage"`                     // sum over containers of the mean usage of all their pods, in cores or bytes
+	Pods       float64 `json:"mean_pods"`                      // sum over containers of the mean number of pods
+	NeverAbove int     `json:"containers_never_above"`         // containers without days above the request
+	WorstDays  int     `json:"most_days_above_of_a_container"` // days above the request of the container with the most such days
 }
 
-// Summarize combines the scores of one resource.
-func Summarize(scores []Score) Summary {
+// summarize combines the scores of one resource.
+func summarize(scores []Score, res cluster.Resource) Summary {
 	var summary Summary
 	var slacks []float64
 	var sumP95, sumMean, sumSlack, over, used float64
 	var above, events, changes, free int
 	for i := range scores {
 		score := &scores[i]
-		if len(score.Days) == 0 {
+		if score.Resource != res || len(score.Days) == 0 {
 			continue
 		}
 		summary.Containers++

@@ -5,9 +5,12 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A Workload is the recorded usage of one workload.
@@ -25,6 +28,14 @@ type Sample struct {
 	Pod         int32   // index into Pods
 	Container   int16   // index into Containers
 	Has         cluster.Set
+}
+
+// Used returns the usage of one resource, in cores or bytes.
+func (s *Sample) Used(res cluster.Resource) float64 {
+	if res == cluster.CPU {
+		return s.CPU
+	}
+	return s.Memory
 }
 
 // Sort sorts the samples by time, then by pod and container.
@@ -48,10 +59,35 @@ func (w *Workload) Between(from, before int64) Workload {
 	return out
 }
 
+// Usage yields the samples of the workload, sorted by time, with CPU in whole millicores, as the Metrics API reports it.
+func (w *Workload) Usage() iter.Seq[usage.Sample] {
+	return func(yield func(usage.Sample) bool) {
+		for i := range w.Samples {
+			s := &w.Samples[i]
+			sample := usage.Sample{
+				Pod: w.podKey(s.Pod), Container: w.Containers[s.Container], At: time.Unix(s.At, 0).UTC(),
+				CPU: wholeMillicores(s.CPU), Memory: s.Memory, Has: s.Has,
+			}
+			if !yield(sample) {
+				return
+			}
+		}
+	}
+}
+
+func (w *Workload) podKey(pod int32) cluster.Key {
+	return cluster.Key{Namespace: w.Key.Namespace, Name: w.Pods[pod]}
+}
+
 // A Change is a new request of a container, which holds until the next Change.
 type Change struct {
 	At        int64 // Unix seconds
 	Container int16 // index into the Workload's Containers
 	Resource  cluster.Resource
 	Request   int64 // millicores or bytes
+}
+
+// ChangesOf returns the changes of one resource of one container.
+func ChangesOf(all []Change, container int, res cluster.Resource) []Change {
+	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool { return int(c.Container) != container || c.Resource != res })
 }

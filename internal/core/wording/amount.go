@@ -89,15 +89,9 @@ func Cell(res cluster.Resource, v int64) string {
 	case v >= 10*gi:
 		return Trimmed(float64(v)/gi, 1) + "Gi"
 	case v >= gi:
-		return withDecimal(float64(v)/gi) + "Gi"
+		return strings.TrimSuffix(strconv.FormatFloat(float64(v)/gi, 'f', 2, 64), "0") + "Gi" // one or two decimals
 	}
 	return strconv.FormatInt((v+1<<20-1)>>20, 10) + "Mi"
-}
-
-// withDecimal formats a number with one or two decimals.
-func withDecimal(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 2, 64)
-	return strings.TrimSuffix(s, "0")
 }
 
 // Spaced formats an amount with its unit: "650m", "1.4 cores" or "1.25 Gi". It has the digits that podfit recommend prints.
@@ -124,26 +118,26 @@ func Spaced(res cluster.Resource, v int64) string {
 	return text
 }
 
+// large returns an amount in cores or GiB, and this unit.
+func large(res cluster.Resource, v int64) (value float64, unit string) {
+	if res == cluster.Memory {
+		return float64(v) / gi, " GiB"
+	}
+	return float64(v) / 1000, " cores"
+}
+
 // Total formats a sum over pods: "96 cores", "210 GiB". An amount that would be rounded to 0 has its smaller unit.
 func Total(res cluster.Resource, v int64) string {
+	value, unit := large(res, v)
 	switch small := max(v, -v); {
 	case res == cluster.CPU && small > 0 && small < 5:
 		return strconv.FormatInt(v, 10) + "m"
-	case res == cluster.Memory && small > 0 && small < 10<<20:
-		return Trimmed(float64(v)/(1<<20), 2) + " MiB"
+	case res == cluster.Memory && small > 0 && small < 10*mi:
+		return Trimmed(float64(v)/mi, 2) + " MiB"
+	case math.Abs(value) >= 10:
+		return Grouped(value) + unit
 	}
-	if res == cluster.CPU {
-		cores := float64(v) / 1000
-		if math.Abs(cores) >= 10 {
-			return Grouped(cores) + " cores"
-		}
-		return Trimmed(cores, 2) + " cores"
-	}
-	inGiB := float64(v) / gi
-	if math.Abs(inGiB) >= 10 {
-		return Grouped(inGiB) + " GiB"
-	}
-	return Trimmed(inGiB, 2) + " GiB"
+	return Trimmed(value, 2) + unit
 }
 
 // Totals formats a sum over pods: "1.50 cores, 3.00 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
@@ -179,16 +173,11 @@ func Number(v float64) string {
 
 // Rounded returns an amount for people: "71 cores", "0.5 cores" or "120 GiB".
 func Rounded(res cluster.Resource, v int64) string {
-	value := float64(v) / 1000
-	unit := "cores"
-	if res == cluster.Memory {
-		value = float64(v) / (1 << 30)
-		unit = "GiB"
+	value, unit := large(res, v)
+	if math.Abs(value) >= 10 || value == math.Trunc(value) {
+		return fmt.Sprintf("%.0f%s", value, unit)
 	}
-	if math.Abs(value) >= 10 || value == float64(int64(value)) {
-		return fmt.Sprintf("%.0f %s", value, unit)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
+	return fmt.Sprintf("%.1f%s", value, unit)
 }
 
 // Measured formats cores or bytes with a unit.

@@ -28,7 +28,7 @@ func (c Config) Contexts() ([]string, error) {
 
 // NamespaceNames returns the names of namespaces, at most 500.
 func (c *Clients) NamespaceNames(ctx context.Context) ([]string, error) {
-	return c.names(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
+	return c.Names(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
 }
 
 // namedKinds are the kinds of objects that KIND/NAME can name, with the names that kubectl accepts for them.
@@ -64,7 +64,7 @@ func (c *Clients) ObjectNames(ctx context.Context, namespace, typed string) ([]s
 		if kind.long == "node" {
 			scope = "" // nodes have no namespace
 		}
-		names, err := c.names(ctx, kind.resource, scope)
+		names, err := c.Names(ctx, kind.resource, scope)
 		errs = append(errs, err)
 		for _, name := range names {
 			if strings.HasPrefix(prefix+name, typed) {
@@ -81,7 +81,8 @@ func begins(prefix, typed string) bool {
 	return strings.HasPrefix(prefix, typed) || strings.HasPrefix(typed, prefix)
 }
 
-func (c *Clients) names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+// Names returns the names of the objects of a namespace, at most 500. An empty namespace means all.
+func (c *Clients) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	list, err := c.Metadata.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostNames})
 	if err != nil {
 		return nil, err

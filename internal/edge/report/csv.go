@@ -16,18 +16,17 @@ import (
 // resource, and sorted by time within each group. Requests are in cores and bytes.
 func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 	out := csv.NewWriter(w)
-	write(out, "time", "namespace", "kind", "name", "container", "recommender", "resource", "request")
+	out.Write([]string{"time", "namespace", "kind", "name", "container", "recommender", "resource", "request"})
 	for i, recommender := range c.Recommenders {
 		for k := range c.Workloads {
 			workload := &c.Workloads[k]
 			for container, name := range workload.Containers {
 				for _, res := range cluster.All {
-					for _, change := range workload.Changes[i] {
-						if int(change.Container) != container || change.Resource != res {
-							continue
-						}
-						write(out, strconv.FormatInt(change.At, 10), workload.Key.Namespace, workload.Key.Kind, workload.Key.Name,
-							name, recommender.Name, res.String(), strconv.FormatFloat(res.InUnits(change.Request), 'f', -1, 64))
+					for _, change := range replay.ChangesOf(workload.Changes[i], container, res) {
+						out.Write([]string{
+							strconv.FormatInt(change.At, 10), workload.Key.Namespace, workload.Key.Kind, workload.Key.Name,
+							name, recommender.Name, res.String(), strconv.FormatFloat(res.InUnits(change.Request), 'f', -1, 64),
+						})
 					}
 				}
 			}
@@ -44,7 +43,7 @@ func WriteCSV(w io.Writer, c *replay.Comparison) error {
 	for _, f := range figures {
 		header = append(header, f.name)
 	}
-	write(out, append(header, "footprint", "money_per_month", "mean_pods")...)
+	out.Write(append(header, "footprint", "money_per_month", "mean_pods"))
 	for k := range c.Workloads {
 		writeOutcomes(out, c, c.Workloads[k].Key, c.Workloads[k].Outcomes)
 	}
@@ -72,10 +71,7 @@ func writeOutcomes(out *csv.Writer, c *replay.Comparison, key cluster.Workload, 
 				strconv.FormatFloat(s.Footprint, 'f', -1, 64),
 				strconv.FormatFloat(money(c.Prices, res, s), 'f', 4, 64),
 				strconv.FormatFloat(s.Pods, 'g', 6, 64))
-			write(out, row...)
+			out.Write(row)
 		}
 	}
 }
-
-// write writes a row. The writer keeps its first error, which the caller reads after Flush.
-func write(out *csv.Writer, row ...string) { _ = out.Write(row) }

@@ -14,7 +14,7 @@ import (
 )
 
 // figures are the figures of one resource of an outcome: their names in CSV, and their titles and formats in tables.
-// The fields of jsonSummary have the same names.
+// The fields of replay.Summary have the same names in JSON.
 var figures = []struct {
 	name, title string
 	value       func(replay.Summary) float64

@@ -20,9 +20,7 @@ import (
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	first := page.Section{Lead: verdict(c), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{c.Recommenders[i].About} })}
 	first.Table.Class = "text"
-	if c.Judged() {
-		first.Text = append(reasons(c), promises(c)...)
-	}
+	first.Text = append(reasons(c), promises(c)...)
 	if c.Judged() && len(c.Recommenders) > 1 {
 		first.About = wins(c)
 	}

@@ -8,36 +8,22 @@ import (
 	"io"
 	"time"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
-// jsonSummary is a replay.Summary in JSON. Its fields have the names of the figures in the report.
-type jsonSummary struct {
-	Containers     int      `json:"containers"`
-	Days           int      `json:"container_days"`
-	MeanSlack      float64  `json:"mean_slack"`
-	MedianSlack    float64  `json:"median_slack"`
-	AggregateSlack float64  `json:"aggregate_slack"`
-	FreeDays       float64  `json:"exceed_free_days"`
-	Above          float64  `json:"samples_above_per_day"`
-	Kills          *float64 `json:"oom_kills_per_day,omitempty"`
-	Shortfall      float64  `json:"usage_above"`
-	Changes        float64  `json:"changes_per_day"`
-	Footprint      float64  `json:"footprint"` // of all pods together, in cores or bytes
-	MeanUsage      float64  `json:"mean_usage"`
-	MeanPods       float64  `json:"mean_pods"` // sum over containers
-	NeverAbove     int      `json:"containers_never_above"`
-	MostDaysAbove  int      `json:"most_days_above_of_a_container"`
+// A cpuSummary is a Summary without OOM kills.
+type cpuSummary struct {
+	replay.Summary
+	Events *float64 `json:"oom_kills_per_day,omitempty"` // nil: hides that of the Summary
 }
 
 type jsonOutcome struct {
-	Recommender string       `json:"recommender"`
-	CPU         *jsonSummary `json:"cpu,omitempty"`
-	Memory      *jsonSummary `json:"memory,omitempty"`
-	Money       *float64     `json:"money_per_month,omitempty"`
-	Promised    *float64     `json:"promised_days_above,omitempty"` // only in the outcomes over all workloads
-	Keeps       *bool        `json:"keeps_promise,omitempty"`
+	Recommender string          `json:"recommender"`
+	CPU         *cpuSummary     `json:"cpu,omitempty"`
+	Memory      *replay.Summary `json:"memory,omitempty"`
+	Money       *float64        `json:"money_per_month,omitempty"`
+	Promised    *float64        `json:"promised_days_above,omitempty"` // only in the outcomes over all workloads
+	Keeps       *bool           `json:"keeps_promise,omitempty"`
 }
 
 type jsonWorkload struct {
@@ -65,33 +51,20 @@ type jsonReport struct {
 	Workloads []jsonWorkload `json:"workloads"`
 }
 
-// jsonOf returns nil if nothing was measured.
-func jsonOf(s replay.Summary, res cluster.Resource) *jsonSummary {
-	if s.Days == 0 {
-		return nil
-	}
-	j := &jsonSummary{
-		Containers: s.Containers, Days: s.Days, MeanSlack: s.MeanSlack, MedianSlack: s.MedianSlack, AggregateSlack: s.AggregateSlack,
-		FreeDays: s.FreeDays, Above: s.Above, Shortfall: s.Shortfall, Changes: s.Changes, Footprint: s.Footprint,
-		MeanUsage: s.UsedMean, MeanPods: s.Pods, NeverAbove: s.NeverAbove, MostDaysAbove: s.WorstDays,
-	}
-	if res == cluster.Memory {
-		j.Kills = &s.Events
-	}
-	return j
-}
-
-// jsonOutcomes converts one outcome per recommender.
+// jsonOutcomes converts one outcome per recommender. A resource that was not measured is left out.
 func jsonOutcomes(c *replay.Comparison, outcomes []replay.Outcome) []jsonOutcome {
 	out := make([]jsonOutcome, len(outcomes))
-	for i, outcome := range outcomes {
-		out[i] = jsonOutcome{
-			Recommender: c.Recommenders[i].Name,
-			CPU:         jsonOf(outcome.CPU, cluster.CPU),
-			Memory:      jsonOf(outcome.Memory, cluster.Memory),
+	for i := range outcomes {
+		outcome := &outcomes[i]
+		out[i].Recommender = c.Recommenders[i].Name
+		if outcome.CPU.Days > 0 {
+			out[i].CPU = &cpuSummary{Summary: outcome.CPU}
+		}
+		if outcome.Memory.Days > 0 {
+			out[i].Memory = &outcome.Memory
 		}
 		if outcome.Measured() {
-			out[i].Money = &outcomes[i].Money
+			out[i].Money = &outcome.Money
 		}
 	}
 	return out
@@ -107,13 +80,10 @@ func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	}
 	report.Best, report.Tied = winnersOf(c, c.Best)
 	for i, outcome := range c.Total {
-		budget := c.Recommenders[i].OOMBudget
-		if budget == 0 || outcome.Memory.Days == 0 {
-			continue
+		if budget := c.Recommenders[i].OOMBudget; budget != 0 && outcome.Memory.Days > 0 {
+			report.Total[i].Promised = &budget
+			report.Total[i].Keeps = new(outcome.Keeps(budget))
 		}
-		keeps := outcome.Keeps(budget)
-		report.Total[i].Promised = &budget
-		report.Total[i].Keeps = &keeps
 	}
 	for i, workload := range c.Workloads {
 		report.Workloads[i] = jsonWorkload{

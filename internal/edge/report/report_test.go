@@ -45,7 +45,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 	for _, name := range []string{"default", "balanced"} {
 		p, _ := recommend.BacktestProfile(name)
 		profiles = append(profiles, p)
-		c.Recommenders = append(c.Recommenders, replay.Recommender{Name: p.Name, About: p.About, OOMBudget: p.OOMBudget})
+		c.Recommenders = append(c.Recommenders, p)
 	}
 	all := make([][]replay.Score, len(profiles))
 	for _, name := range []string{"cart", `<web>,"x"`} {
@@ -65,7 +65,7 @@ func replayed(t *testing.T, days int) *replay.Comparison {
 		usage := replay.Prepare(w, replay.DefaultLearning)
 		result := replay.WorkloadResult{Workload: w}
 		for k, p := range profiles {
-			changes := replay.Run(w, p, replay.RulesFor(p))
+			changes := replay.Run(w, p)
 			scores := usage.Measure(changes)
 			all[k] = append(all[k], scores...)
 			result.Changes = append(result.Changes, changes)
@@ -109,7 +109,7 @@ func fixture() *replay.Comparison {
 		Source: "usage.csv", From: time.Unix(start, 0).UTC(), To: time.Unix(start+20*86400, 0).UTC(),
 		Learning: replay.DefaultLearning, FullDays: 20,
 		Prices: replay.Prices{Core: 0.03, GiB: 0.004, Currency: "EUR"}, Tolerance: replay.Tolerance{DaysAbove: 0.06, Shortfall: 0.01},
-		Recommenders: []replay.Recommender{{Name: "default", About: "as upstream"}, {Name: "cost", About: "cheap", OOMBudget: 0.06}},
+		Recommenders: []recommend.Profile{{Name: "default", About: "as upstream"}, {Name: "cost", About: "cheap", OOMBudget: 0.06}},
 		Total:        []replay.Outcome{outcome(2), outcome(1)},
 		Best:         []int{1},
 		Workloads: []replay.WorkloadResult{
@@ -327,7 +327,7 @@ func TestVerdict_eachKindOfResult_namesWinnersAndLimits(t *testing.T) {
 		tolerance := replay.DefaultTolerance(nil)
 		c := &replay.Comparison{Total: outcomes, Tolerance: tolerance, BudgetChosen: true, Best: replay.Best(outcomes, tolerance)}
 		for i := range outcomes {
-			c.Recommenders = append(c.Recommenders, replay.Recommender{Name: string(rune('a' + i))})
+			c.Recommenders = append(c.Recommenders, recommend.Profile{Name: string(rune('a' + i))})
 		}
 		if got := verdict(c); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -340,7 +340,7 @@ func TestVerdict_budgetNotChosen_namesItsRecommender(t *testing.T) {
 		return replay.Outcome{Memory: replay.Summary{Days: 100, FreeDays: 1 - above}, Money: money}
 	}
 	c := &replay.Comparison{
-		Recommenders: []replay.Recommender{{Name: "default"}, {Name: "cost", OOMBudget: 0.06}, {Name: "critical", OOMBudget: 0.02}},
+		Recommenders: []recommend.Profile{{Name: "default"}, {Name: "cost", OOMBudget: 0.06}, {Name: "critical", OOMBudget: 0.02}},
 		Total:        []replay.Outcome{outcome(0.07, 4), outcome(0.05, 2), outcome(0.025, 3)},
 	}
 	verdictFor := func(budget float64, chosen bool) string {
@@ -509,7 +509,7 @@ func TestVerdict_resourceNotMeasured_itsLimitIsNotNamed(t *testing.T) {
 		"a is within 3 % of days above the memory request and 1 % of CPU usage above its request. The share of days": {CPU: cpu, Memory: memory},
 	} {
 		c := &replay.Comparison{
-			Recommenders: []replay.Recommender{{Name: "a", OOMBudget: 0.03}}, Total: []replay.Outcome{outcome}, Best: []int{0},
+			Recommenders: []recommend.Profile{{Name: "a", OOMBudget: 0.03}}, Total: []replay.Outcome{outcome}, Best: []int{0},
 			Tolerance: replay.Tolerance{DaysAbove: 0.03, Shortfall: 0.01},
 		}
 		got := verdict(c)
@@ -546,7 +546,7 @@ func TestReasons_dearerRecommenderWins_othersExceedTheLimits(t *testing.T) {
 		tolerance := replay.Tolerance{DaysAbove: 0.03, Shortfall: 0.01}
 		c := &replay.Comparison{Total: tt.totals, Tolerance: tolerance, Best: replay.Best(tt.totals, tolerance), Prices: tt.prices}
 		for i := range tt.totals {
-			c.Recommenders = append(c.Recommenders, replay.Recommender{Name: string(rune('a' + i))})
+			c.Recommenders = append(c.Recommenders, recommend.Profile{Name: string(rune('a' + i))})
 		}
 		if diff := cmp.Diff(tt.want, reasons(c)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -122,8 +122,8 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) t
 
 // requests returns the requests of one container over time.
 func requests(changes []replay.Change, container int, res cluster.Resource, last int64) (out []chart.Point) {
-	for _, change := range changes {
-		if int(change.Container) == container && change.Resource == res && change.At <= last {
+	for _, change := range replay.ChangesOf(changes, container, res) {
+		if change.At <= last {
 			out = append(out, chart.Point{X: float64(change.At), Y: res.InUnits(change.Request)})
 		}
 	}
@@ -133,20 +133,14 @@ func requests(changes []replay.Change, container int, res cluster.Resource, last
 // usageRanges returns the lowest and the highest usage in each pixel column, and the highest of all. The lowest is +Inf
 // in a column without samples.
 func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, first, last int64) (low, high []float64, top float64) {
-	low = make([]float64, chartColumns)
+	low = slices.Repeat([]float64{math.Inf(1)}, chartColumns)
 	high = make([]float64, chartColumns)
-	for i := range low {
-		low[i] = math.Inf(1)
-	}
 	for i := range w.Samples {
 		s := &w.Samples[i]
 		if int(s.Container) != container || !s.Has.Has(res) {
 			continue
 		}
-		used := s.Memory
-		if res == cluster.CPU {
-			used = s.CPU
-		}
+		used := s.Used(res)
 		k := int(float64(s.At-first) / float64(last-first) * (chartColumns - 1))
 		low[k] = min(low[k], used)
 		high[k] = max(high[k], used)

@@ -11,6 +11,30 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 )
 
+// Workloads are the workloads whose usage is being read.
+type Workloads map[cluster.Workload]*Index
+
+// Of returns the Index of a workload, and adds the workload if it is new.
+func (w Workloads) Of(key cluster.Workload) *Index {
+	if w[key] == nil {
+		w[key] = &Index{Workload: replay.Workload{Key: key}, pods: map[string]int32{}, containers: map[string]int16{}}
+	}
+	return w[key]
+}
+
+// Sorted returns the workloads with usage sorted by key, with their samples sorted.
+func (w Workloads) Sorted() []replay.Workload {
+	var out []replay.Workload
+	for _, x := range w {
+		if len(x.Samples) > 0 {
+			x.Sort()
+			out = append(out, x.Workload)
+		}
+	}
+	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
 // An Index is a workload whose usage is being read.
 type Index struct {
 	replay.Workload
@@ -18,45 +42,25 @@ type Index struct {
 	containers map[string]int16 // indices into Containers
 }
 
-// NewIndex returns a workload without usage.
-func NewIndex(key cluster.Workload) Index {
-	return Index{Workload: replay.Workload{Key: key}, pods: map[string]int32{}, containers: map[string]int16{}}
-}
-
 // PodIndex returns the index of a pod, and adds the pod if it is new.
-func (x *Index) PodIndex(name string) int32 {
-	i, ok := x.pods[name]
-	if !ok {
-		i = int32(len(x.Pods))
-		x.pods[name] = i
-		x.Pods = append(x.Pods, name)
-	}
-	return i
-}
+func (x *Index) PodIndex(name string) int32 { return indexOf(x.pods, &x.Pods, name) }
 
 // ContainerIndex returns the index of a container, and adds the container if it is new. It returns false if there are too
 // many.
 func (x *Index) ContainerIndex(name string) (int16, bool) {
-	i, ok := x.containers[name]
-	if ok {
-		return i, true
-	}
-	if len(x.Containers) == math.MaxUint8 {
+	if _, known := x.containers[name]; !known && len(x.Containers) == math.MaxUint8 {
 		return 0, false
 	}
-	i = int16(len(x.Containers))
-	x.containers[name] = i
-	x.Containers = append(x.Containers, name)
-	return i, true
+	return indexOf(x.containers, &x.Containers, name), true
 }
 
-// Sorted returns the workloads sorted by key, with their samples sorted.
-func Sorted(read []*Index) []replay.Workload {
-	out := make([]replay.Workload, 0, len(read))
-	for _, x := range read {
-		x.Sort()
-		out = append(out, x.Workload)
+// indexOf returns the index of a name, and adds the name if it is new.
+func indexOf[I int16 | int32](known map[string]I, names *[]string, name string) I {
+	i, ok := known[name]
+	if !ok {
+		i = I(len(*names))
+		known[name] = i
+		*names = append(*names, name)
 	}
-	slices.SortFunc(out, func(a, b replay.Workload) int { return a.Key.Compare(b.Key) })
-	return out
+	return i
 }

@@ -54,35 +54,24 @@ const (
 // that is never closed would make the CSV reader load the whole file into memory.
 const maxRow = 1 << 16
 
-// An Error is a mistake in a file.
-type Error struct {
-	File string
-	Line int // 0: the whole file
-	Err  error
-}
-
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %v", e.File, e.Err)
-	}
-	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Read reads a trace: one file, or all *.csv and *.csv.gz files directly in a folder. The workloads are sorted by key.
+// Read reads a trace: one file, or all *.csv and *.csv.gz files directly in a folder. The workloads are sorted by key. An error because of
+// the content of a file has the file and the line.
 func Read(path string) ([]replay.Workload, error) {
 	files, err := filesOf(path)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{workloads: map[cluster.Workload]*workload{}}
+	r := newReader()
 	for _, file := range files {
 		if err := r.file(file); err != nil {
 			return nil, err
 		}
 	}
-	return r.finish(path)
+	read := r.workloads.Sorted()
+	if len(read) == 0 {
+		return nil, fmt.Errorf("%s: the trace has no samples", path)
+	}
+	return read, nil
 }
 
 func filesOf(path string) ([]string, error) {
@@ -105,7 +94,7 @@ func filesOf(path string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, &Error{File: path, Err: errors.New("the folder has no *.csv or *.csv.gz files")}
+		return nil, fmt.Errorf("%s: the folder has no *.csv or *.csv.gz files", path)
 	}
 	return files, nil
 }
@@ -117,25 +106,25 @@ func IsTrace(path string) bool {
 
 // A reader collects workloads from one or more files.
 type reader struct {
-	workloads map[cluster.Workload]*workload
+	workloads Workloads
+	series    map[seriesKey]*series
 	name      string // of the current file
 	line      int    // number of the last line read
 	column    [len(header)]int
 	last      *series // the series of the previous row
 }
 
-// A workload is an Index with the series of its rows.
-type workload struct {
-	Index
-	series map[seriesKey]*series
-}
+func newReader() reader { return reader{workloads: Workloads{}, series: map[seriesKey]*series{}} }
 
-type seriesKey struct{ pod, container string }
+type seriesKey struct {
+	workload       cluster.Workload
+	pod, container string
+}
 
 // A series is the rows of one container of one pod.
 type series struct {
 	seriesKey
-	workload       *workload
+	index          *Index // of the workload
 	file           string
 	podIndex       int32
 	containerIndex int16
@@ -143,8 +132,13 @@ type series struct {
 	line           int   // line of the last row; 0: no row yet
 }
 
+// fail returns an error in a line of the current file; 0: in the whole file.
 func (r *reader) fail(line int, format string, args ...any) error {
-	return &Error{File: r.name, Line: line, Err: fmt.Errorf(format, args...)}
+	place := r.name
+	if line > 0 {
+		place = fmt.Sprintf("%s:%d", r.name, line)
+	}
+	return fmt.Errorf("%s: %w", place, fmt.Errorf(format, args...))
 }
 
 func (r *reader) file(name string) error {
@@ -342,7 +336,7 @@ func (r *reader) row(record []string, line int) error {
 	}
 	sample.Pod = s.podIndex
 	sample.Container = s.containerIndex
-	s.workload.Samples = append(s.workload.Samples, sample)
+	s.index.Samples = append(s.index.Samples, sample)
 	return nil
 }
 
@@ -367,9 +361,9 @@ func parseUsage(text string, resource cluster.Resource, limit float64) (float64,
 // seriesOf returns the series that a row belongs to.
 func (r *reader) seriesOf(record []string, line int) (*series, error) {
 	field := func(column int) string { return record[r.column[column]] }
-	key := cluster.Workload{Group: groupOf(field(colKind)), Kind: field(colKind), Namespace: field(colNamespace), Name: field(colName)}
-	id := seriesKey{field(colPod), field(colContainer)}
-	if last := r.last; last != nil && last.file == r.name && last.seriesKey == id && last.workload.Key == key {
+	w := cluster.Workload{Group: groupOf(field(colKind)), Kind: field(colKind), Namespace: field(colNamespace), Name: field(colName)}
+	key := seriesKey{w, field(colPod), field(colContainer)}
+	if last := r.last; last != nil && last.file == r.name && last.seriesKey == key {
 		return last, nil
 	}
 	for column := colNamespace; column <= colContainer; column++ {
@@ -381,23 +375,19 @@ func (r *reader) seriesOf(record []string, line int) (*series, error) {
 			return nil, r.fail(line, "%s %q has characters that are not allowed in a name", header[column], name)
 		}
 	}
-	w := r.workloads[key]
-	if w == nil { // the fields share the memory of their row, which must not be kept
-		key.Kind = strings.Clone(key.Kind)
-		key.Namespace = strings.Clone(key.Namespace)
-		key.Name = strings.Clone(key.Name)
-		w = &workload{Index: NewIndex(key), series: map[seriesKey]*series{}}
-		r.workloads[key] = w
-	}
-	s := w.series[id]
-	if s == nil {
-		id = seriesKey{strings.Clone(id.pod), strings.Clone(id.container)}
-		container, ok := w.ContainerIndex(id.container)
+	s := r.series[key]
+	if s == nil { // the fields share the memory of their row, which must not be kept
+		w.Kind = strings.Clone(w.Kind)
+		w.Namespace = strings.Clone(w.Namespace)
+		w.Name = strings.Clone(w.Name)
+		index := r.workloads.Of(w)
+		key = seriesKey{index.Key, strings.Clone(key.pod), strings.Clone(key.container)}
+		container, ok := index.ContainerIndex(key.container)
 		if !ok {
-			return nil, r.fail(line, "%s has more than %d containers", key, math.MaxUint8)
+			return nil, r.fail(line, "%s has more than %d containers", w, math.MaxUint8)
 		}
-		s = &series{seriesKey: id, workload: w, file: r.name, podIndex: w.PodIndex(id.pod), containerIndex: container}
-		w.series[id] = s
+		s = &series{seriesKey: key, index: index, file: r.name, podIndex: index.PodIndex(key.pod), containerIndex: container}
+		r.series[key] = s
 	}
 	if s.file != r.name {
 		return nil, r.fail(line, "container %s of pod %s is also in %s; all rows of a container must be in one file", s.container, s.pod, s.file)
@@ -445,18 +435,4 @@ func parseTime(s string) (int64, error) {
 		hint = "; Unix times are in seconds, this may be in milliseconds"
 	}
 	return 0, fmt.Errorf("time must be between 1970 and 2200, got %s%s", s, hint)
-}
-
-// finish returns the workloads that have samples.
-func (r *reader) finish(path string) ([]replay.Workload, error) {
-	var read []*Index
-	for _, w := range r.workloads {
-		if len(w.Samples) > 0 {
-			read = append(read, &w.Index)
-		}
-	}
-	if len(read) == 0 {
-		return nil, &Error{File: path, Err: errors.New("the trace has no samples")}
-	}
-	return Sorted(read), nil
 }

@@ -6,6 +6,7 @@ package capacity
 import (
 	"encoding/json"
 	"io"
+	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	core "podfit.dev/podfit/internal/core/capacity"
@@ -110,9 +111,9 @@ type documentChange struct {
 	amounts
 }
 
-func writeJSON(w io.Writer, r *Report, _ Options) error {
+func writeJSON(w io.Writer, r *Report) error {
 	d := document{
-		APIVersion: Version, Kind: "CapacityReport", At: stamp(r.Now), Cluster: r.Cluster, Source: r.Source,
+		APIVersion: Version, Kind: "CapacityReport", At: r.Now.UTC().Format(time.RFC3339), Cluster: r.Cluster, Source: r.Source,
 		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: []documentPool{},
 	}
 	if u := &r.Unplaced; u.Pods > 0 {

@@ -13,6 +13,7 @@ import (
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -48,17 +49,17 @@ func example() *Report {
 	}
 }
 
-func written(t *testing.T, format string, r *Report, o Options) string {
+func written(t *testing.T, format string, r *Report, p terminal.Printer) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, format, r, o); err != nil {
+	if err := Write(&b, format, r, &p); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
 func TestTable_example_containsTheFacts(t *testing.T) {
-	out := written(t, "table", example(), Options{})
+	out := written(t, "table", example(), terminal.Printer{})
 	for _, want := range []string{
 		"prod · 1 pool, 3 nodes, 104 pods · history of the CapacityPlan", "154 of 192 (80 %), used 17 %", "since 4 d", "9 Dec (2–20 Dec)", "15 Nov: 7 d LATE",
 		"do not order: 14 workloads could give back 71 cores, which leaves 43 %; then 100 % is not within 90 days", "not known", "300 of 768 (39 %)",
@@ -78,19 +79,19 @@ func TestTable_example_containsTheFacts(t *testing.T) {
 }
 
 func TestTable_narrowTerminal_adviceIsBelowTheRow(t *testing.T) {
-	for _, l := range strings.Split(written(t, "table", example(), Options{Width: 100}), "\n") {
+	for _, l := range strings.Split(written(t, "table", example(), terminal.Printer{Width: 100}), "\n") {
 		if n := len([]rune(l)); n > 115 { // the columns themselves are not shortened
 			t.Errorf("%d columns: %s", n, l)
 		}
 	}
-	if out := written(t, "table", example(), Options{Width: 100, Colour: true}); !strings.Contains(out, "\x1b[1m") {
+	if out := written(t, "table", example(), terminal.Printer{Width: 100, Colour: true}); !strings.Contains(out, "\x1b[1m") {
 		t.Error("no colours")
 	}
 }
 
 func TestJSON_example_isValidAndComplete(t *testing.T) {
 	var d document
-	if err := json.Unmarshal([]byte(written(t, "json", example(), Options{})), &d); err != nil {
+	if err := json.Unmarshal([]byte(written(t, "json", example(), terminal.Printer{})), &d); err != nil {
 		t.Fatal(err)
 	}
 	cpu := d.Pools[0].CPU
@@ -101,22 +102,22 @@ func TestJSON_example_isValidAndComplete(t *testing.T) {
 }
 
 func TestHTML_example_isOnePageWithoutScripts(t *testing.T) {
-	out := written(t, "html", example(), Options{})
+	out := written(t, "html", example(), terminal.Printer{})
 	if strings.Contains(out, "<script") || !strings.Contains(out, "default-src 'none'") || !strings.Contains(out, "<polygon points=") || !strings.Contains(out, "9 Dec (2–20 Dec)") {
 		t.Errorf("%s", out)
 	}
 }
 
 func TestWrite_formats_areListed(t *testing.T) {
-	if got := Formats(); !slices.Equal(got, []string{"table", "json", "html"}) {
+	if got := Formats; !slices.Equal(got, []string{"table", "json", "html"}) {
 		t.Errorf("formats %v", got)
 	}
-	if err := Write(new(bytes.Buffer), "pdf", example(), Options{}); err == nil {
+	if err := Write(new(bytes.Buffer), "pdf", example(), new(terminal.Printer)); err == nil {
 		t.Error("no error for an unknown format")
 	}
 	empty := &Report{Plan: core.Plan{Now: now}, Cluster: "prod", Source: "x"}
-	for _, f := range Formats() {
-		if written(t, f, empty, Options{}) == "" {
+	for _, f := range Formats {
+		if written(t, f, empty, terminal.Printer{}) == "" {
 			t.Errorf("%s: nothing is written for a cluster without pools", f)
 		}
 	}

@@ -5,7 +5,6 @@ package capacity
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +58,6 @@ func reaches(c *core.Crossing, o *core.Outlook, now time.Time) string {
 	case core.NotWithin:
 		return fmt.Sprintf("not within %d d", o.Reach)
 	case core.Unknown:
-		return "not known"
 	}
 	return "not known"
 }
@@ -279,13 +277,3 @@ func tableOf(r *Report, i int) *page.Table {
 	}
 	return t
 }
-
-func table(w io.Writer, r *Report, o Options) error {
-	p := &terminal.Printer{Width: o.Width, Colour: o.Colour}
-	p.Document(shown(r))
-	_, err := io.WriteString(w, p.Text.String())
-	return err
-}
-
-// stamp returns the time of the report.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

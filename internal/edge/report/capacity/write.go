@@ -8,6 +8,7 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/page"
 )
 
@@ -20,40 +21,24 @@ type Report struct {
 	Notes   []string
 }
 
-// Options control what tables show.
-type Options struct {
-	Width  int  // columns of the terminal; 0: unlimited
-	Colour bool // use ANSI colours
-}
+// Formats are the names of all formats.
+var Formats = []string{"table", "json", "html"}
 
-var formats = []struct {
-	name  string
-	write func(io.Writer, *Report, Options) error
-}{
-	{"table", table},
-	{"json", writeJSON},
-	{"html", func(w io.Writer, r *Report, _ Options) error { return page.Write(w, shown(r)) }},
-}
-
-// Formats returns the names of all formats.
-func Formats() []string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.name
+// Write writes a report in a format. Tables are laid out by an empty printer.
+func Write(w io.Writer, format string, r *Report, p *terminal.Printer) (err error) {
+	switch format {
+	case "table":
+		p.Document(shown(r))
+		_, err = io.WriteString(w, p.Text.String())
+	case "json":
+		err = writeJSON(w, r)
+	case "html":
+		err = page.Write(w, shown(r))
+	default:
+		return fmt.Errorf("unknown format %q", format)
 	}
-	return names
-}
-
-// Write writes a report in a format.
-func Write(w io.Writer, format string, r *Report, o Options) error {
-	for _, f := range formats {
-		if f.name != format {
-			continue
-		}
-		if err := f.write(w, r, o); err != nil {
-			return fmt.Errorf("write report: %w", err)
-		}
-		return nil
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
 	}
-	return fmt.Errorf("unknown format %q", format)
+	return nil
 }

@@ -30,25 +30,15 @@ func Tags(e *explanation.Explanation) []string {
 	return each(e.Situations, func(s *explanation.Situation) string { return s.Title })
 }
 
-// The titles of sections. Those about sizes begin with Why.
-const (
-	Now     = "Now"
-	History = "History"
-	Next    = "Next"
-	You     = "You"
-	Why     = "Why "
-	WhatIf  = "What if"
-)
-
 // Sections returns what an explanation shows. Empty sections are left out.
 func Sections(e *explanation.Explanation) []page.Section {
-	next := page.Section{Title: Next, Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
+	next := page.Section{Title: "Next", Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
 	for i := range e.IfOn {
 		part := partOf(&e.IfOn[i], e.At)
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: Now, List: e.Now}, {Title: History, List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: You, Parts: each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {
@@ -57,10 +47,10 @@ func Sections(e *explanation.Explanation) []page.Section {
 		for _, line := range w.Lines() {
 			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})
 		}
-		sections = append(sections, page.Section{Title: Why + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
+		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
 	if groups := counterfactuals(e); len(groups) > 0 {
-		sections = append(sections, page.Section{Title: WhatIf, Table: &page.Table{
+		sections = append(sections, page.Section{Title: "What if", Table: &page.Table{
 			Class: "text", Columns: make([]page.Column, 2), Rows: each(groups, func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
 		}})
 	}

@@ -410,24 +410,18 @@ func moment(now, at time.Time) string {
 
 // span returns a duration as "40s", "1m", "2h10m" or "3d4h".
 func span(d time.Duration) string {
+	const day = 24 * time.Hour
 	if d < time.Minute {
 		return fmt.Sprintf("%ds", int(math.Ceil(d.Seconds())))
 	}
 	d = d.Round(time.Minute)
-	days := int(d / (24 * time.Hour))
-	hours := int(d/time.Hour) % 24
-	minutes := int(d/time.Minute) % 60
-	var out string
-	if days > 0 {
-		out += fmt.Sprintf("%dd", days)
+	switch {
+	case d < day:
+		return wording.Span(d)
+	case d%day < time.Hour:
+		return fmt.Sprintf("%dd", d/day)
 	}
-	if hours > 0 {
-		out += fmt.Sprintf("%dh", hours)
-	}
-	if minutes > 0 && days == 0 || out == "" {
-		out += fmt.Sprintf("%dm", minutes)
-	}
-	return out
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
 
 func names(pods []string) string {
