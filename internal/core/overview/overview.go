@@ -92,7 +92,6 @@ type Row struct {
 // is the number of its live pods. Assumed prices rank its waste.
 type Container struct {
 	review.Row
-	Sidecar bool              // an init container that keeps running, which podfit recommend leaves out
 	Outside cluster.Resources // requests that most pods outside the bounds of the recommendation have; Requests if there are none
 	Advice  *cluster.Advice   // of the VPA, shared; nil if there is none
 	Used    cluster.Resources // highest current usage of a pod; not set if it is not known

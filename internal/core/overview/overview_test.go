@@ -235,6 +235,9 @@ func TestRisk_eachCause_isRecognized(t *testing.T) {
 		}, review.SeverityMedium, "Container app: no memory request"},
 		"sidecar without request": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers = append(p.Containers, cluster.Container{Name: "mesh", Role: cluster.Sidecar})
+		}, review.SeverityMedium, "Container mesh: no CPU request; no memory request"},
+		"sidecar without request that is not sized": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
+			p.Containers = append(p.Containers, cluster.Container{Name: "mesh", Role: cluster.FixedSidecar})
 		}, review.Harmless, ""},
 	} {
 		p := pod(w, "a", cluster.Amounts(200, 300*mi))

@@ -62,7 +62,7 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 	var out []review.Subject
 	for _, row := range o.Rows {
 		for _, c := range row.Containers {
-			if c.Sidecar || c.Estimate().Target.Has.Empty() || row.Pods == 0 {
+			if c.Estimate().Target.Has.Empty() || row.Pods == 0 {
 				continue
 			}
 			s := c.Subject

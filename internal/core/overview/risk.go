@@ -17,7 +17,7 @@ import (
 func (r *Row) judge(now time.Time) {
 	var worst *Container
 	for _, c := range r.Containers {
-		if c.Sidecar || c.Replicas == 0 {
+		if c.Replicas == 0 {
 			continue
 		}
 		r.Unjudged = cmp.Or(r.Unjudged, c.Evidence.Lacking())

@@ -85,7 +85,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		requests, limits := c.Running()
-		if c.Role == cluster.Init {
+		if !c.IsSized() {
 			continue
 		}
 		known := r.container(w, c.Name, a)
@@ -104,7 +104,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		wanted := known.Wanted(requests)
 		sizes[i] = wanted
 		for _, res := range cluster.All {
-			if known.Applies(res) && !known.Sidecar {
+			if known.Applies(res) {
 				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
 			}
 		}
@@ -208,7 +208,7 @@ func (c *Container) finish(now time.Time) {
 		}
 	}
 	c.Weight = review.AssumedPrice().Of(c.Freed)
-	if c.Sidecar || c.Replicas == 0 {
+	if c.Replicas == 0 {
 		c.Findings = nil
 		c.Risk = review.Harmless
 	}

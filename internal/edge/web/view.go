@@ -53,7 +53,7 @@ type containerView struct {
 	Upper   amounts     `json:"upperBound"`
 	Used    amounts     `json:"highestUsage"`
 	Kills   []time.Time `json:"oomKills,omitempty"`
-	Sidecar bool        `json:"sidecar,omitempty"` // podfit recommend leaves it out
+	Sidecar bool        `json:"sidecar,omitempty"` // an init container that keeps running
 
 	Requests amounts `json:"-"`
 	Limits   amounts `json:"-"`
@@ -146,7 +146,7 @@ func (v workloadView) Change(resource string) string {
 		target, ok := c.Estimate().Target.Get(res)
 		request, requested := c.Outside.Get(res)
 		switch {
-		case !ok || c.Sidecar || c.KeptFor(res).Reason == review.NotControlled:
+		case !ok || c.KeptFor(res).Reason == review.NotControlled:
 			continue
 		case c.Young.Has.Has(res):
 			parts = append(parts, v.named(c, changeText(res, request, requested, "%s (young %s)", target)))
@@ -185,7 +185,7 @@ func (v workloadView) named(c *overview.Container, text string) string {
 // Basis returns what the young recommendations of the workload are from, "" if it has none.
 func (v workloadView) Basis() string {
 	for i := range v.Containers {
-		if c := v.Containers[i].raw; !c.Sidecar && c.Basis() != "" {
+		if c := v.Containers[i].raw; c.Basis() != "" {
 			return "young: " + c.Basis()
 		}
 	}

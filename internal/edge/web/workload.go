@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"html/template"
@@ -295,14 +296,19 @@ func patchOf(row *overview.Row) string {
 		out.WriteString(indent + field + ":\n")
 		indent += "  "
 	}
-	out.WriteString(indent + "containers:\n")
-	changes := false
-	for _, c := range row.Containers {
+	lists := map[bool]string{false: "containers", true: "initContainers"}
+	changes := map[bool]bool{}
+	containers := slices.Clone(row.Containers)
+	slices.SortStableFunc(containers, func(a, b *overview.Container) int { return cmp.Compare(lists[a.Sidecar], lists[b.Sidecar]) })
+	for _, c := range containers {
 		wanted := c.Wanted(c.Outside)
-		if c.Sidecar || wanted == c.Outside { // a sidecar is in another list of the manifest
+		if wanted == c.Outside {
 			continue
 		}
-		changes = true
+		if !changes[c.Sidecar] {
+			out.WriteString(indent + lists[c.Sidecar] + ":\n")
+		}
+		changes[c.Sidecar] = true
 		out.WriteString(indent + "- name: " + c.Container + "\n" + indent + "  resources:\n")
 		var limits cluster.Resources
 		for _, res := range cluster.All {
@@ -318,7 +324,7 @@ func patchOf(row *overview.Row) string {
 		writeAmounts(&out, indent+"    ", "requests", wanted)
 		writeAmounts(&out, indent+"    ", "limits", limits)
 	}
-	if path == nil || !changes {
+	if path == nil || len(changes) == 0 {
 		return ""
 	}
 	return out.String()

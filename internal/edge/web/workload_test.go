@@ -38,6 +38,14 @@ func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	if got := patchOf(row); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
+	sidecar := *row.Containers[0]
+	sidecar.Container, sidecar.Sidecar, sidecar.Limits = "mesh", true, cluster.Resources{}
+	row.Containers = []*overview.Container{&sidecar, row.Containers[0]}
+	const more = "      initContainers:\n      - name: mesh\n        resources:\n          requests:\n            cpu: 200m\n            memory: 1276Mi\n"
+	if got := patchOf(row); got != want+more {
+		t.Errorf("with a sidecar: got\n%swant\n%s", got, want+more)
+	}
+	row.Containers = row.Containers[1:]
 	row.Containers[0].Limits = cluster.Resources{}
 	if got := patchOf(row); got != want[:len(want)-len("          limits:\n            memory: 1276Mi\n")] {
 		t.Errorf("without limits: got\n%s", got)
