@@ -64,7 +64,7 @@ var below = map[string][]string{
 	"main":          {"app"},
 	"app":           {"job", "process", "edge", "deploy", "spelling", "compatibility"},
 	"job":           {"process", "edge", "core", "api", "spelling", "compatibility"},
-	"process":       {"edge", "spelling", "compatibility"},
+	"process":       {"edge", "core", "spelling", "compatibility"},
 	"edge":          {"core", "api", "spelling", "look"},
 	"core":          {},
 	"spelling":      {},
@@ -72,7 +72,7 @@ var below = map[string][]string{
 	"look":          {},
 	"api":           {},
 	"deploy":        {},
-	"test":          {"compatibility"},
+	"test":          {"core", "compatibility"},
 }
 
 // impure lists the packages of the standard library that the core must not import, because they wait, do I/O, depend on the clock or on

@@ -16,6 +16,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/history"
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/policy"
@@ -142,7 +143,7 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	adv.sayTarget(problem, known)
 	adv.sayPods()
 	adv.sayConflict()
-	adv.noteChanges()
+	adv.logChanges()
 	adv.sayProfile(conflict)
 	adv.sayDisruption(problem == "")
 	adv.sayLeaks()
@@ -158,6 +159,30 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	situation := contention.Situation{Autoscaler: adv.to, Advice: adv.containers, Governs: adv.governing}
 	adv.conditions = append(adv.conditions, r.contention.Conditions(now, v.Snapshot, situation)...)
 	return adv
+}
+
+// maxChanges is the number of changes of the recommendation that are kept of a workload: 4 KB.
+const maxChanges = 270
+
+// logChanges adds the changes of the recommendation to the logs of the containers. Of several autoscalers of a workload, only the governing one
+// has logs.
+func (a *advice) logChanges() {
+	for i := range a.containers {
+		to := &a.containers[i]
+		series := a.by.usageStore.Series(a.to.Target, to.Container)
+		if series == nil || !a.governing {
+			continue
+		}
+		killed, _ := series.LastOOM()
+		log := series.Changes()
+		next := log.Observe(&changelog.Situation{
+			Now: a.now, Settings: a.choice.Sum, Before: a.to.AdviceFor(to.Container), After: to, Killed: killed,
+			Limit: min(changelog.Most, maxChanges/len(a.containers)),
+		})
+		if next != log {
+			series.SetChanges(next)
+		}
+	}
 }
 
 // recommend returns the recommendation for the autoscaler. It is the last one while the profile is not usable, or while the nodes that bound

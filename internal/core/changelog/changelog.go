@@ -105,6 +105,45 @@ func (l *Log) With(c Change, limit int) *Log {
 	return out
 }
 
+// A Situation is what the changes of a container depend on.
+type Situation struct {
+	Now           time.Time
+	Settings      uint64          // a checksum of the profile and its parameters
+	Before, After *cluster.Advice // the recommendation of the status, which may be nil, and the new one
+	Killed        time.Time       // the last OOM kill
+	Limit         int             // the most changes to keep
+}
+
+// Observe returns the log with the changes of a new recommendation. It is the log itself if there are none.
+func (l *Log) Observe(s *Situation) *Log {
+	out := l.By(s.Settings)
+	for _, res := range cluster.All {
+		target, ok := s.After.Target.Get(res)
+		if last := l.Last(res); ok && (last == nil || last.To != target) {
+			out = out.With(Change{At: s.Now.Unix(), To: target, Resource: res, Cause: l.cause(s, res)}, s.Limit)
+		}
+	}
+	return out
+}
+
+// cause returns why a target differs from the last one on record.
+func (l *Log) cause(s *Situation, res cluster.Resource) Cause {
+	last := l.Last(res)
+	switch {
+	case last == nil:
+		return First
+	case l.Settings != s.Settings:
+		return Settings
+	case s.Before != nil && s.Before.Uncapped.Has.Has(res) && s.Before.Uncapped.Amount(res) == s.After.Uncapped.Amount(res):
+		return Bounds
+	case s.After.Target.Amount(res) < last.To:
+		return Decay
+	case res == cluster.Memory && s.Killed.Unix() > last.At:
+		return Kill
+	}
+	return Usage
+}
+
 const (
 	maxSecond = 7_258_118_400 // the year 2200
 	maxAmount = 1 << 60

@@ -14,20 +14,20 @@ import (
 )
 
 // A ContainerHistory is the usage history of one container of a workload: of all its pods together, over rollouts and restarts. Only
-// the Store changes it; read it between two calls to the Store.
+// the Store and SetChanges change it; read it between two calls to the Store.
 type ContainerHistory struct {
 	CPU    histogram.Histogram // all samples, in cores
 	Memory histogram.Histogram // one peak per pod and interval, in bytes; an OOM kill counts as a higher peak
 
+	record
+
 	container   string
 	load        *workload
 	cpu, memory seen
-	rules       *rules          // the Store's, or the container's own
-	extension   Extension       // nil without Store.Extend
-	instances   *instance       // the tracked pods that have this container
-	restored    *restored       // restored data that waits for pods or an extension; nil for none
-	starts      *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
-	changes     *changelog.Log  // of the recommendation
+	rules       *rules    // the Store's, or the container's own
+	extension   Extension // nil without Store.Extend
+	instances   *instance // the tracked pods that have this container
+	restored    *restored // restored data that waits for pods or an extension; nil for none
 
 	oomAt, oomBytes int64 // the latest OOM kill, and the memory that it showed to be needed
 	savedAt         int64 // when it was last written to a checkpoint
@@ -37,6 +37,12 @@ type ContainerHistory struct {
 	loaded          bool  // a checkpoint has been restored
 	alignCPU        bool  // the next sample is the first after a checkpoint
 	alignMemory     bool
+}
+
+// A record is what is stored beside usage.
+type record struct {
+	starts  *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
+	changes *changelog.Log  // of the recommendation
 }
 
 // Container returns the container's name.
