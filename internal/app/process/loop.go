@@ -3,21 +3,27 @@
 
 package process
 
-import (
-	"cmp"
-	"time"
+import "time"
 
-	"podfit.dev/podfit/internal/core/overview"
-)
+// A Loop is the state of a loop with a health check.
+type Loop struct {
+	Name           string
+	Active, Passed time.Time     // last activity, and last complete pass; zero if there was none
+	Window         time.Duration // without activity for longer, the check fails
+}
 
-// Loops returns the state of the loops of this process that have a health check.
-func (p *Process) Loops() []overview.Loop {
-	var never time.Time
-	var out []overview.Loop
+// Loops returns the state of the loops of this process.
+func (p *Process) Loops() []Loop {
+	out := make([]Loop, 0, len(p.checks))
 	for _, h := range p.checks {
-		active := *cmp.Or(h.last.Load(), &never)
-		passed := *cmp.Or(h.passed.Load(), &never)
-		out = append(out, overview.Loop{Name: h.loop, Active: active, Passed: passed, Window: h.window})
+		l := Loop{Name: h.loop, Window: h.window}
+		if at := h.last.Load(); at != nil {
+			l.Active = *at
+		}
+		if at := h.passed.Load(); at != nil {
+			l.Passed = *at
+		}
+		out = append(out, l)
 	}
 	return out
 }

@@ -109,6 +109,14 @@ func lastExpiry(bundle []byte) (last time.Time) {
 	return last
 }
 
+func loopsOf(p *process.Process) []overview.Loop {
+	var out []overview.Loop
+	for _, l := range p.Loops() {
+		out = append(out, overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window})
+	}
+	return out
+}
+
 // addHealth sets the health of podfit's parts.
 func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time.Time) {
 	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations)
@@ -122,7 +130,7 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 	facts.Now = now
 	_, _, facts.Read = s.own.peek()
 	if s.process != nil {
-		facts.Leading, facts.Loops = s.process.IsLeading(), s.process.Loops()
+		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
 	}
 	if stored, known, at := s.stored.peek(); known {
 		facts.Stored = stored.updated
