@@ -72,7 +72,7 @@ var below = map[string][]string{
 	"look":          {},
 	"api":           {},
 	"deploy":        {},
-	"test":          {"compatibility"},
+	"test":          {"compatibility", "core"},
 }
 
 // impure lists the packages of the standard library that the core must not import, because they wait, do I/O, depend on the clock or on
