@@ -29,6 +29,7 @@ type Sizing struct {
 	Pods       []*cluster.Pod            // of the workload, from which steps are measured
 }
 
+// Why is how the size of one resource of a container comes about. Amounts are in millicores or bytes.
 type Why struct {
 	Container string
 	Resource  cluster.Resource
