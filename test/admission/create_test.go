@@ -152,7 +152,7 @@ func sizesOf(p *corev1.Pod) string {
 	return string(text)
 }
 
-// checkOtherFields fails the test if podfit changed more than annotations, and CPU and memory of regular containers and of the pod.
+// checkOtherFields fails the test if podfit changed more than annotations, and CPU and memory of containers, sidecars and the pod.
 func checkOtherFields(t *rapid.T, without, with *corev1.Pod) {
 	a := without.DeepCopy()
 	b := with.DeepCopy()
@@ -173,6 +173,11 @@ func checkOtherFields(t *rapid.T, without, with *corev1.Pod) {
 		}
 		for i := range p.Spec.Containers {
 			drop(&p.Spec.Containers[i].Resources)
+		}
+		for i := range p.Spec.InitContainers {
+			if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil {
+				drop(&c.Resources)
+			}
 		}
 		if p.Spec.Resources != nil {
 			drop(p.Spec.Resources)

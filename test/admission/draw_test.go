@@ -5,6 +5,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -330,14 +331,13 @@ func (d draw) autoscaler(p *corev1.Pod) *cluster.Autoscaler {
 		Key: cluster.Key{Namespace: namespace, Name: "vpa"}, Target: target, Created: longAgo,
 		Mode: pick(d, "mode", cluster.InPlaceOrRecreate, cluster.Recreate, cluster.Initial, cluster.InPlace),
 	}
-	for i := range p.Spec.Containers {
-		name := p.Spec.Containers[i].Name
+	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) { // an init container that is no sidecar keeps its size
 		if d.oneIn(8, "no advice") {
 			continue
 		}
 		want := d.amounts("target")
 		a.Advice = append(a.Advice, cluster.Advice{
-			Container: name, Estimate: cluster.Estimate{Lower: want, Target: want, Upper: want}, Uncapped: want,
+			Container: c.Name, Estimate: cluster.Estimate{Lower: want, Target: want, Upper: want}, Uncapped: want,
 		})
 	}
 	for _, name := range []string{"c0", "*"} {

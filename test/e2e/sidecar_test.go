@@ -30,7 +30,7 @@ func nativeSidecar(t *testing.T, name string) {
 	before := p.start("steady", 2)
 	const app, mesh = "app cpu=350m memory=131072k", "mesh cpu=813m memory=653270131" // the minimum of a pod is shared by two containers
 	p.eventually("both have a recommendation", measured, p.recommended("steady", app+"; "+mesh))
-	p.eventually("both are resized in place", resized, p.sized("steady", 2, app), p.meshed("steady", mesh), p.same("steady", before))
+	p.eventually("both are resized in place", resized, all(p.sized("steady", 2, app), p.meshed("steady", mesh), p.same("steady", before)))
 	for _, pod := range p.start("steady", 2) {
 		for _, s := range pod.Status.InitContainerStatuses {
 			if s.Name == "mesh" && s.RestartCount > 0 {
@@ -41,7 +41,7 @@ func nativeSidecar(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	p.eventually("new pods have both sizes", resized, p.sized("steady", 2, app), p.meshed("steady", mesh))
+	p.eventually("new pods have both sizes", resized, all(p.sized("steady", 2, app), p.meshed("steady", mesh)))
 	for _, pod := range p.start("steady", 2) {
 		if got := pod.Annotations["vpaObservedContainers"]; got != "app, mesh" {
 			t.Errorf("vpaObservedContainers of %s is %q", pod.Name, got)
