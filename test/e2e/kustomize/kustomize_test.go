@@ -27,7 +27,7 @@ func component(t *testing.T, namespaces ...string) []byte {
 	for _, namespace := range namespaces {
 		subjects = append(subjects, core.Subject{
 			Workload: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: "web"}, Container: "app",
-			Places: []core.Place{{Node: -1, Requests: cluster.Amounts(1000, 1<<30)}}, Requests: cluster.Amounts(1000, 1<<30),
+			Places: []core.Place{{Requests: cluster.Amounts(1000, 1<<30)}}, Requests: cluster.Amounts(1000, 1<<30),
 			Targets:  []core.Target{{Profile: "balanced", Amount: cluster.Amounts(250, 512<<20)}},
 			Evidence: &core.Evidence{From: now.AddDate(0, 0, -9), To: now, Hours: 9 * 24, Samples: 9 * 24},
 		})
