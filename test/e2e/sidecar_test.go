@@ -28,7 +28,7 @@ func nativeSidecar(t *testing.T, name string) {
 	).Replace(w.manifest())
 	p.apply(manifest, w.autoscaler("InPlaceOrRecreate"))
 	before := p.start("steady", 2)
-	const app, mesh = "app cpu=350m memory=131072k", "mesh cpu=813m memory=653270131" // the minimum of a pod is shared by two containers
+	const app, mesh = "app cpu=350m memory=248153480", "mesh cpu=813m memory=628694953" // the minimum of a pod is shared by two containers
 	p.eventually("both have a recommendation", measured, p.recommended("steady", app+"; "+mesh))
 	p.eventually("both are resized in place", resized, all(p.sized("steady", 2, app), p.meshed("steady", mesh), p.same("steady", before)))
 	for _, pod := range p.start("steady", 2) {
