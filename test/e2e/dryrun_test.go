@@ -17,9 +17,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// requestsReset has a webhook that is called after podfit's and resets the requests of new pods. One pod is evicted without effect. After that,
-// a dry run shows that another replacement would not get the recommended requests either: no other pod is evicted, and the condition
-// Updating of the VPA says that another webhook, policy or LimitRange changes the requests.
+// requestsReset has a webhook that is called after podfit's and resets the requests of new pods. One pod is evicted without effect, or none if
+// the last eviction of another workload had no effect. After that, a dry run shows that a replacement would not get the recommended requests:
+// no other pod is evicted, and the condition Updating of the VPA says that another webhook, policy or LimitRange changes the requests.
 func requestsReset(t *testing.T, name string) {
 	p := newPlace(t, name)
 	server := httptest.NewTLSServer(http.HandlerFunc(resetRequests))
@@ -43,12 +43,11 @@ webhooks:
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
 `, p.ns, server.URL, base64.StdEncoding.EncodeToString(ca)))
 	p.advise("350m", "262144k", "steady")
-	p.eventually("a pod is evicted", resized, p.evicted(1))
-	p.eventually("the condition says that another webhook changes the requests", resized,
+	p.eventually("the condition says that another webhook changes the requests", 2*resized,
 		p.says("steady", updatingCondition, "NotSizedAtAdmission", "The admission controller was called, so another webhook, policy or LimitRange changes the requests afterwards"))
 	p.always("no other pod is evicted", 20*time.Second, func(context.Context) error {
-		if n := len(p.evictions()); n != 1 {
-			return fmt.Errorf("%d pods were evicted, want 1", n)
+		if n := len(p.evictions()); n > 1 {
+			return fmt.Errorf("%d pods were evicted, want at most 1", n)
 		}
 		return nil
 	})
