@@ -13,51 +13,39 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
-// A sidecar gets a recommendation like a regular container, and half of the minimum size of the pod. An init container gets none.
-func TestRecommender_sidecar_getsRecommendation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		w := b.deployment("web", 2, "app", "setup", "mesh")
-		for _, p := range b.pods {
-			p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.Sidecar
-		}
-		b.use["app"], b.use["mesh"] = cluster.Amounts(1, 1<<20), cluster.Amounts(900, 900<<20)
-		b.use["setup"] = cluster.Amounts(900, 900<<20)
-		b.autoscale("web", w)
-		b.run(10 * time.Minute)
-		if got, want := b.advice("web", "app").Target, cluster.Amounts(12, 125<<20); got != want {
-			t.Errorf("target %v of the container, want %v", got, want)
-		}
-		if got := b.advice("web", "mesh").Target; got.CPU < 900 || got.Memory < 900<<20 {
-			t.Errorf("target %v of the sidecar, want more than it uses", got)
-		}
-		if n := len(b.autoscalers[0].Advice); n != 2 {
-			t.Errorf("%d recommendations, want two", n)
-		}
-	})
-}
-
-// As with upstream, init containers and sidecars get no recommendation and no share of the minimum size of a pod with --size-sidecars=false.
-func TestRecommender_sidecarsAndInitContainers_getNoRecommendation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		w := b.deployment("web", 2, "app", "setup", "mesh")
-		for _, p := range b.pods {
-			p.Containers[1].Role, p.Containers[2].Role = cluster.Init, cluster.FixedSidecar
-		}
-		b.use["app"] = cluster.Amounts(1, 1<<20)
-		b.use["setup"], b.use["mesh"] = cluster.Amounts(900, 900<<20), cluster.Amounts(900, 900<<20)
-		a := b.autoscale("web", w)
-		b.run(10 * time.Minute)
-		if got, want := b.advice("web", "app").Target, cluster.Amounts(25, 250<<20); got != want {
-			t.Errorf("target %v, want %v", got, want)
-		}
-		for _, o := range b.autoscalers {
-			if o.Key == a.Key && len(o.Advice) != 1 {
-				t.Errorf("recommendations %+v, want one", o.Advice)
+// A sidecar gets a recommendation like a regular container, and half of the minimum size of the pod. With --size-sidecars=false it gets neither,
+// as with upstream. An init container never does.
+func TestRecommender_sidecarsAndInitContainers_onlySidecarsThatAreSizedCount(t *testing.T) {
+	for role, want := range map[cluster.ContainerRole]struct {
+		app   cluster.Resources
+		sized int
+	}{
+		cluster.Sidecar:      {cluster.Amounts(12, 125<<20), 2},
+		cluster.FixedSidecar: {cluster.Amounts(25, 250<<20), 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			w := b.deployment("web", 2, "app", "setup", "mesh")
+			for _, p := range b.pods {
+				p.Containers[1].Role, p.Containers[2].Role = cluster.Init, role
 			}
-		}
-	})
+			b.use["app"] = cluster.Amounts(1, 1<<20)
+			b.use["setup"], b.use["mesh"] = cluster.Amounts(900, 900<<20), cluster.Amounts(900, 900<<20)
+			b.autoscale("web", w)
+			b.run(10 * time.Minute)
+			if got := b.advice("web", "app").Target; got != want.app {
+				t.Errorf("role %d: target %v, want %v", role, got, want.app)
+			}
+			if n := len(b.autoscalers[0].Advice); n != want.sized {
+				t.Errorf("role %d: %d recommendations, want %d", role, n, want.sized)
+			}
+			if want.sized == 2 {
+				if got := b.advice("web", "mesh").Target; got.CPU < 900 || got.Memory < 900<<20 {
+					t.Errorf("target %v of the sidecar, want more than it uses", got)
+				}
+			}
+		})
+	}
 }
 
 // A VPA that cannot be read has no target. Its last recommendation stays, and a condition gives the reason.

@@ -88,8 +88,8 @@ func (l *Log) By(settings uint64) *Log {
 	return &Log{Settings: settings, Changes: l.Changes}
 }
 
-// With returns the log with a change at its end, and at most the last limit changes. Gradual changes within an hour are one. The log itself does
-// not change, because others may be reading it.
+// With returns the log with a change at its end, and at most limit changes: the last one of each resource, and the newest of the others. Gradual
+// changes within an hour are one. The log itself does not change, because others may be reading it.
 func (l *Log) With(c Change, limit int) *Log {
 	out := &Log{Settings: l.Settings, Changes: slices.Clone(l.Changes)}
 	last := out.Last(c.Resource)
@@ -101,7 +101,22 @@ func (l *Log) With(c Change, limit int) *Log {
 		c.At = max(c.At, out.Changes[n-1].At) // the clock may have been set back
 	}
 	out.Changes = append(out.Changes, c)
-	out.Changes = out.Changes[max(0, len(out.Changes)-limit):]
+	for len(out.Changes) > max(limit, len(cluster.All)) {
+		oldest := slices.IndexFunc(out.Changes, func(c Change) bool { return *out.Last(c.Resource) != c })
+		out.Changes = slices.Delete(out.Changes, max(oldest, 0), max(oldest, 0)+1)
+	}
+	return out
+}
+
+// Until returns the log with no change after a time: a clock that was ahead may have written it.
+func (l *Log) Until(now time.Time) *Log {
+	if l == nil || len(l.Changes) == 0 || l.Changes[len(l.Changes)-1].At <= now.Unix() {
+		return l
+	}
+	out := &Log{Settings: l.Settings, Changes: slices.Clone(l.Changes)}
+	for i := range out.Changes {
+		out.Changes[i].At = min(out.Changes[i].At, now.Unix())
+	}
 	return out
 }
 

@@ -5,6 +5,7 @@ package changelog
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -53,6 +54,37 @@ func TestWith_manyChanges_keepsTheLast(t *testing.T) {
 		if c.At != 1000 {
 			t.Errorf("time %d of a change, want that of the one before", c.At)
 		}
+	}
+}
+
+// Many changes of one resource do not displace the last one of the other: it would be "first on record" again, and the log would be written in
+// each pass.
+func TestObserve_oneResourceChangesOften_theOtherKeepsItsLastChange(t *testing.T) {
+	var log *Log
+	now := time.Unix(1e9, 0)
+	for i := range int64(100) {
+		now = now.Add(2 * time.Hour)
+		s := &Situation{Now: now, After: &cluster.Advice{Estimate: cluster.Estimate{Target: cluster.Amounts(100+i, 1<<30)}}, Limit: 4}
+		log = log.Observe(s)
+		if again := log.Observe(s); again != log {
+			t.Fatalf("the same recommendation changes the log: %v", again.Changes)
+		}
+	}
+	if n := len(log.Changes); n != 4 || log.Changes[0].Resource != cluster.Memory || log.Changes[0].At != 1e9+7200 {
+		t.Errorf("changes %v, want the first of memory and the last three of CPU", log.Changes)
+	}
+}
+
+// A clock that was ahead must not hold up later changes, and no change may be in the future.
+func TestUntil_changesFromTheFuture_areNow(t *testing.T) {
+	log := new(Log).With(change(100, 1, First), Most).With(change(9_000_000, 2, Usage), Most)
+	now := time.Unix(5000, 0)
+	got := log.Until(now)
+	if got.Changes[0].At != 100 || got.Changes[1].At != 5000 || log.Changes[1].At != 9_000_000 {
+		t.Errorf("changes %v of %v", got.Changes, log.Changes)
+	}
+	if got.Until(now) != got || (*Log)(nil).Until(now) != nil {
+		t.Error("a log without changes from the future is another one")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
@@ -191,13 +192,11 @@ type Explanation struct {
 	Gaps
 }
 
-// A Change is a target of the recommendation that differs from the one before it.
+// A Change is a change of the recommendation for a container.
 type Change struct {
+	changelog.Change
 	Container string
-	Resource  cluster.Resource
-	At        time.Time
-	From, To  int64 // millicores or bytes; From is 0 if it is not on record
-	Cause     string
+	From      int64 // the target before it, in millicores or bytes; 0 if it is not on record
 }
 
 // A Step is what the updater does next with some pods.

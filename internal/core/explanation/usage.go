@@ -76,11 +76,10 @@ func changes(in *Input) []Change {
 		if log == nil || !in.shows(h.Container()) {
 			continue
 		}
-		for i := range log.Changes {
-			c := &log.Changes[i]
-			out = append(out, Change{Container: h.Container(), Resource: c.Resource, At: c.Time(), From: log.Before(i), To: c.To, Cause: c.Cause.String()})
+		for i, c := range log.Changes {
+			out = append(out, Change{c, h.Container(), log.Before(i)})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Change) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(b.At, a.At) })
 	return out
 }

@@ -167,7 +167,7 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		series.starts = series.starts.Merge(starts, stamp(b.now))
 	}
 	if series.changes == nil {
-		series.changes = checkpoint.Changes
+		series.changes = checkpoint.Changes.Until(stamp(b.now))
 	}
 	series.loaded = true
 	series.savedAt = b.present(checkpoint.Updated.UnixNano())

@@ -167,7 +167,7 @@ func bearer(r *http.Request) string {
 
 func (a *Access) authenticate(ctx context.Context, token string) (overview.User, bool, error) {
 	if err := a.reviews.Acquire(ctx, 1); err != nil {
-		return overview.User{}, false, fmt.Errorf("wait for other reviews: %w", err)
+		return overview.User{}, false, fmt.Errorf("wait for other requests about rights to end: %w", err)
 	}
 	defer a.reviews.Release(1)
 	u, ok, err := a.c.Reviewer.Authenticate(ctx, token)
@@ -268,7 +268,7 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 
 func (a *Access) mayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
 	if err := a.reviews.Acquire(ctx, 1); err != nil {
-		return false, fmt.Errorf("wait for other reviews: %w", err)
+		return false, fmt.Errorf("wait for other requests about rights to end: %w", err)
 	}
 	defer a.reviews.Release(1)
 	may, err := a.c.Reviewer.MayList(ctx, u, namespace)

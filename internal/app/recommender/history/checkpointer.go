@@ -352,7 +352,7 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		}
 	}
 	var g errgroup.Group
-	var all []*due // of each, one worker has access until all have ended
+	var all []*unsaved // of each, one worker has access until all have ended
 	g.SetLimit(k.config.Workers)
 	for _, refs := range byWorkload(k.usageStore.Pending(now)) {
 		w := refs[0].Workload
@@ -364,10 +364,10 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		}
 		process.Attempt(k.log, k.health, w.String(), func() {
 			modelStates := k.usageStore.Histories(w, now)
-			var ofWorkload []*due
+			var ofWorkload []*unsaved
 			for _, r := range refs {
 				if c, ok := k.usageStore.Checkpoint(w, r.Container, now); ok {
-					ofWorkload = append(ofWorkload, &due{ref: r, checkpoint: c, resumeAt: k.resumeAt[r]})
+					ofWorkload = append(ofWorkload, &unsaved{ref: r, checkpoint: c, resumeAt: k.resumeAt[r]})
 				}
 			}
 			all = append(all, ofWorkload...)
@@ -394,8 +394,8 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 	}
 }
 
-// A due is a container whose history is to be stored.
-type due struct {
+// An unsaved is a container whose history is to be stored.
+type unsaved struct {
 	ref        usage.Ref
 	checkpoint usage.Checkpoint
 	resumeAt   cluster.Key // as in Checkpointer; zero: the first VPA
@@ -403,7 +403,7 @@ type due struct {
 }
 
 // storeWorkload stores the model state of a workload and the checkpoints of some of its containers.
-func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, all []*due, vpas []*cluster.Autoscaler) {
+func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, all []*unsaved, vpas []*cluster.Autoscaler) {
 	defer func() { k.health.Active(time.Now()) }()
 	if len(all) == 0 {
 		return
@@ -472,7 +472,7 @@ func sizedByAny(container string, vpas []*cluster.Autoscaler) bool {
 // storeCheckpoint writes the checkpoint of a container for each VPA that references its workload. It reports whether all VPAs were
 // tried and at least one write succeeded. A failed write does not affect the other VPAs. If the time is over, the next call
 // resumes with the first VPA that was not tried.
-func (k *Checkpointer) storeCheckpoint(ctx context.Context, d *due, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
+func (k *Checkpointer) storeCheckpoint(ctx context.Context, d *unsaved, c usage.Checkpoint, vpas []*cluster.Autoscaler) bool {
 	wrote := false
 	from := d.resumeAt
 	d.resumeAt = cluster.Key{}

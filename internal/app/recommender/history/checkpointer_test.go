@@ -219,7 +219,7 @@ func TestStoreCheckpoint_deadlineIsNear_resumesWithTheSameVPA(t *testing.T) {
 			k.store.Checkpoints = &rejectingStore{b, 1}
 			ref := usage.Ref{Workload: w, Container: "app"}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.remaining)
-			d := &due{ref: ref}
+			d := &unsaved{ref: ref}
 			k.storeCheckpoint(ctx, d, d.checkpoint, b.autoscalers)
 			cancel()
 			if n := testutil.ToFloat64(k.metrics.checkpoints.WithLabelValues(tt.outcome)); n != 1 {

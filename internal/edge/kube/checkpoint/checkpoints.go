@@ -65,21 +65,21 @@ func (c *Checkpoints) Load(ctx context.Context) (map[Key]usage.Checkpoint, error
 // Write stores a checkpoint, and creates its object if there is none. ErrConflict means that another client has written it in
 // the meantime; the next Write overwrites that.
 func (c *Checkpoints) Write(ctx context.Context, key Key, p usage.Checkpoint) error {
-	err := c.store(ctx, key, checkpointWriting{c, key, &p})
+	err := c.store(ctx, key, checkpointWriter{c, key, &p})
 	if err != nil {
 		return fmt.Errorf("write checkpoint of %s, container %s: %w", key.Autoscaler, key.Container, kube.Refused(err))
 	}
 	return nil
 }
 
-// A checkpointWriting stores a checkpoint.
-type checkpointWriting struct {
+// A checkpointWriter stores a checkpoint.
+type checkpointWriter struct {
 	*Checkpoints
 	key     Key
 	content *usage.Checkpoint
 }
 
-func (w checkpointWriting) create(ctx context.Context, name string) error {
+func (w checkpointWriter) create(ctx context.Context, name string) error {
 	return w.written(w.post(ctx, w.key.Autoscaler.Namespace, &v1.VerticalPodAutoscalerCheckpoint{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscalerCheckpoint"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Autoscaler.Namespace, Name: name, Annotations: checkpointAnnotations(w.content)},
@@ -88,7 +88,7 @@ func (w checkpointWriting) create(ctx context.Context, name string) error {
 	}))
 }
 
-func (w checkpointWriting) replace(ctx context.Context, at checkpointAt) error {
+func (w checkpointWriter) replace(ctx context.Context, at checkpointAt) error {
 	var ops []kube.PatchOp
 	annotations := checkpointAnnotations(w.content)
 	if at.annotated {
@@ -102,7 +102,7 @@ func (w checkpointWriting) replace(ctx context.Context, at checkpointAt) error {
 }
 
 // overwrite replaces a checkpoint that another client has created. After a conflict, only the next Write does.
-func (w checkpointWriting) overwrite(ctx context.Context, name string, conflict error) error {
+func (w checkpointWriter) overwrite(ctx context.Context, name string, conflict error) error {
 	at, err := w.refresh(ctx, w.key, w.key.Autoscaler.Namespace, name)
 	if conflict != nil && errors.Is(err, errForeign) {
 		err = nil
@@ -114,7 +114,7 @@ func (w checkpointWriting) overwrite(ctx context.Context, name string, conflict 
 }
 
 // written records the version of a checkpoint in the response to a write.
-func (w checkpointWriting) written(o *checkpointObject, err error) error {
+func (w checkpointWriter) written(o *checkpointObject, err error) error {
 	if err == nil {
 		w.learn(w.key, o.version())
 	}

@@ -228,8 +228,8 @@ func (c *collection[K, O, Version]) refresh(ctx context.Context, key K, namespac
 	return o.version(), nil
 }
 
-// A writing stores content in the object with a key.
-type writing[Version any] interface {
+// An objectWriter stores content in the object with a key.
+type objectWriter[Version any] interface {
 	create(ctx context.Context, name string) error
 	// replace replaces the status of an object, if it still has the known version.
 	replace(ctx context.Context, at Version) error
@@ -239,7 +239,7 @@ type writing[Version any] interface {
 }
 
 // store stores content in the object with a key, and creates the object if there is none.
-func (c *collection[K, O, Version]) store(ctx context.Context, key K, w writing[Version]) error {
+func (c *collection[K, O, Version]) store(ctx context.Context, key K, w objectWriter[Version]) error {
 	if at, ok := c.at(key); ok {
 		err := w.replace(ctx, at)
 		switch {
@@ -260,7 +260,8 @@ func (c *collection[K, O, Version]) store(ctx context.Context, key K, w writing[
 			return err
 		}
 	}
-	return fmt.Errorf("both names are in use by %s", c.others)
+	names := c.names(key)
+	return fmt.Errorf("both names for it, %s and %s, are in use by %s; delete one of these objects", names[0], names[1], c.others)
 }
 
 func (c *collection[K, O, Version]) post(ctx context.Context, namespace string, o runtime.Object) (O, error) {

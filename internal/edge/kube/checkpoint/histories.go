@@ -137,7 +137,7 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 	}
 	err := h.unavailable()
 	if err == nil {
-		err = h.refused(ctx, h.store(ctx, w, historyWriting{h, w, hs}))
+		err = h.refused(ctx, h.store(ctx, w, historyWriter{h, w, hs}))
 	}
 	if err == nil {
 		return true, nil
@@ -181,15 +181,15 @@ func (h *Histories) missing(err error) {
 	h.forgetAll()
 }
 
-// A historyWriting stores the histories of a workload.
-type historyWriting struct {
+// A historyWriter stores the histories of a workload.
+type historyWriter struct {
 	*Histories
 	workload cluster.Workload
 	content  []usage.History
 }
 
 // overwrite keeps newer histories of the object.
-func (w historyWriting) overwrite(ctx context.Context, name string, _ error) error {
+func (w historyWriter) overwrite(ctx context.Context, name string, _ error) error {
 	o, err := w.read(ctx, w.workload, w.workload.Namespace, name)
 	if err != nil {
 		return err
@@ -209,10 +209,10 @@ func (w historyWriting) overwrite(ctx context.Context, name string, _ error) err
 	if ours == 0 {
 		return apierrors.NewConflict(w.resource.GroupResource(), name, errors.New("the stored histories are newer"))
 	}
-	return historyWriting{w.Histories, w.workload, merged}.replace(ctx, at)
+	return historyWriter{w.Histories, w.workload, merged}.replace(ctx, at)
 }
 
-func (w historyWriting) create(ctx context.Context, name string) error {
+func (w historyWriter) create(ctx context.Context, name string) error {
 	return w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UsageHistory{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUsageHistory},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
@@ -221,12 +221,12 @@ func (w historyWriting) create(ctx context.Context, name string) error {
 	}))
 }
 
-func (w historyWriting) replace(ctx context.Context, at historyAt) error {
+func (w historyWriter) replace(ctx context.Context, at historyAt) error {
 	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, historyStatus(w.content)))
 }
 
 // written records the response to a write.
-func (w historyWriting) written(o *historyObject, err error) error {
+func (w historyWriter) written(o *historyObject, err error) error {
 	if err == nil {
 		_, err = w.learnHistories(o, w.workload)
 	}

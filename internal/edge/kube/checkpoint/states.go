@@ -115,14 +115,14 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	status.Updated = new(metav1.NewTime(now))
 	status.Writer = s.writer
 	ctx, sending := s.throttle.Request(ctx)
-	if err := sending.Ended(s.store(ctx, state.Workload, stateWriting{s, state.Workload, &status, sum})); err != nil {
+	if err := sending.Ended(s.store(ctx, state.Workload, stateWriter{s, state.Workload, &status, sum})); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
 }
 
-// A stateWriting stores the status of the object of a workload.
-type stateWriting struct {
+// A stateWriter stores the status of the object of a workload.
+type stateWriter struct {
 	*States
 	workload cluster.Workload
 	status   *v1alpha1.UpdateStateStatus
@@ -130,7 +130,7 @@ type stateWriting struct {
 }
 
 // replace replaces the status of an object that is known, or whose creation had no answer.
-func (w stateWriting) replace(ctx context.Context, at stateAt) error {
+func (w stateWriter) replace(ctx context.Context, at stateAt) error {
 	if at.version == "" {
 		return w.overwrite(ctx, at.name, nil)
 	}
@@ -148,7 +148,7 @@ func isLost(err error) bool {
 	return err != nil && !errors.Is(err, ErrPruned) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
-func (w stateWriting) overwrite(ctx context.Context, name string, _ error) error {
+func (w stateWriter) overwrite(ctx context.Context, name string, _ error) error {
 	at, err := w.refresh(ctx, w.workload, w.workload.Namespace, name)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (w stateWriting) overwrite(ctx context.Context, name string, _ error) error
 	return w.update(ctx, at)
 }
 
-func (w stateWriting) create(ctx context.Context, name string) error {
+func (w stateWriter) create(ctx context.Context, name string) error {
 	err := w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UpdateState{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUpdateState},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
@@ -170,12 +170,12 @@ func (w stateWriting) create(ctx context.Context, name string) error {
 }
 
 // update replaces the status of an object, if it still has the known version.
-func (w stateWriting) update(ctx context.Context, at stateAt) error {
+func (w stateWriter) update(ctx context.Context, at stateAt) error {
 	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, w.status))
 }
 
 // written records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
-func (w stateWriting) written(o *updateStateObject, err error) error {
+func (w stateWriter) written(o *updateStateObject, err error) error {
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type jsonChange struct {
 }
 
 func jsonChangeOf(c *explanation.Change) jsonChange {
-	return jsonChange{c.Container, c.Resource.String(), c.At, c.From, c.To, c.Cause}
+	return jsonChange{c.Container, c.Resource.String(), c.Time(), c.From, c.To, c.Cause.String()}
 }
 
 type jsonStep struct {

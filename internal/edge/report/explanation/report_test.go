@@ -19,6 +19,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/derivation"
@@ -237,13 +238,16 @@ func TestWriteText_conditionsOfSeveralContainers_areAlignedOrOneLine(t *testing.
 func TestWriteText_changesOfTheRecommendation_areShownWithTheirCauses(t *testing.T) {
 	e := &explanation.Explanation{At: night, Subject: "shop/Deployment/cart"}
 	for i := range 7 {
-		at := night.Add(-time.Duration(i+1) * time.Hour)
-		e.Changes = append(e.Changes, explanation.Change{Container: "app", Resource: cluster.CPU, At: at, From: int64(100 + i), To: 200, Cause: "higher usage"})
+		at := night.Add(-time.Duration(i+1) * time.Hour).Unix()
+		e.Changes = append(e.Changes, explanation.Change{
+			Change: changelog.Change{Resource: cluster.CPU, At: at, To: 200, Cause: changelog.Usage}, Container: "app", From: int64(100 + i),
+		})
 	}
-	e.Changes[6] = explanation.Change{Container: "app", Resource: cluster.Memory, At: night.Add(-30 * time.Hour), To: 256 << 20, Cause: "first on record"}
+	e.Changes[6].Change = changelog.Change{Resource: cluster.Memory, At: night.Add(-30 * time.Hour).Unix(), To: 256 << 20}
+	e.Changes[6].From = 0
 	for all, want := range map[bool][]string{
-		false: {"CHANGES 22 Nov 02:12 (1h ago): app CPU 100m → 200m: higher usage\n", "2 earlier ones (-o wide)"},
-		true:  {"105m → 200m: higher usage", "20 Nov 21:12 (1d6h ago): app memory 256Mi: first on record"},
+		false: {"CHANGES 22 Nov 02:12 (1h ago): app CPU target 100m → 200m: higher usage\n", "2 earlier ones (-o wide)"},
+		true:  {"105m → 200m: higher usage", "20 Nov 21:12 (1d6h ago): app memory target 256Mi: first on record"},
 	} {
 		var out bytes.Buffer
 		if err := WriteText(&out, e, Usual, all); err != nil {

@@ -81,8 +81,9 @@ func changeLines(e *explanation.Explanation) []string {
 		if c.From > 0 {
 			amounts = wording.Amount(c.Resource, c.From) + " → " + amounts
 		}
-		at := c.At.In(e.At.Location()).Format("2 Jan 15:04")
-		return fmt.Sprintf("%s (%s ago): %s %s %s: %s", at, span(e.At.Sub(c.At)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
+		at := c.Time().In(e.At.Location())
+		return fmt.Sprintf("%s (%s ago): %s %s target %s: %s",
+			at.Format("2 Jan 15:04"), span(e.At.Sub(at)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
 	})
 }
 
