@@ -107,11 +107,14 @@ func runInGroups(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The groups would all build the same.
+	// The groups would all build the same, and a build would slow down the tests of the others.
 	if _, err := bed.Build(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
-	if _, err := bed.BuildCluster(ctx, root, os.Stderr); err != nil {
+	if _, err := bed.BuildCluster(ctx, root, os.Stderr, bed.PrometheusPart, bed.StateMetricsPart); err != nil {
+		return 0, err
+	}
+	if _, err := bed.BuildUpstream(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
 	self, err := os.Executable()

@@ -122,3 +122,48 @@ func TestReason_valueWithBraces_isNotReplaced(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Who may list only the pods of a namespace reads nothing about others.
+func TestReason_podOfAnotherNamespace_isNamedOnlyWhenRevealed(t *testing.T) {
+	var named int
+	for code := range Codes() {
+		r := Reason{Code: code, Elsewhere: "bank/ledger-0"}
+		if strings.Contains(r.String(), "ledger") {
+			t.Errorf("%s: %s", code, r)
+		}
+		if strings.Contains(r.Revealed().String(), "bank/ledger-0") {
+			named++
+		}
+	}
+	if named == 0 {
+		t.Error("no reason names a pod when it is revealed")
+	}
+}
+
+func TestReason_counts_wordsAgree(t *testing.T) {
+	for _, c := range []struct {
+		r    Reason
+		want string
+	}{
+		{Reason{Code: BudgetOfOthers, Text: "web.", Want: 0}, "more than one PodDisruptionBudget selects it (web)"},
+		{Reason{Code: BudgetOfOthers, Text: "web", Have: 1, Want: 1}, "requires 1 healthy pod (healthy or OOM-killed: 1)"},
+		{Reason{Code: BudgetOfOthers, Text: "web", Have: 1, Want: 2}, "requires 2 healthy pods (healthy or OOM-killed: 1)"},
+		{Reason{Code: NotSizedAtAdmission, Want: 1}, "another webhook, policy or LimitRange"},
+		{Reason{Code: NotSizedAtAdmission}, "was not called"},
+	} {
+		if s := c.r.String(); !strings.Contains(s, c.want) {
+			t.Errorf("%s does not have %q", s, c.want)
+		}
+	}
+}
+
+func TestSpan_oneOrTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 42*time.Second + 400*time.Millisecond: "42s", 3*time.Minute + 59*time.Second: "3m", time.Hour: "1h",
+		13*time.Hour + 30*time.Minute: "13h30m", 24*time.Hour - time.Second: "23h59m", 50 * time.Hour: "2d",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}

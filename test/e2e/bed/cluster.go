@@ -67,7 +67,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		tool = filepath.Join(o.Executables, "localcluster")
 	case tool == "":
 		var err error
-		tool, err = BuildCluster(ctx, o.Root, o.Progress)
+		tool, err = BuildCluster(ctx, o.Root, o.Progress, o.parts()...)
 		if err != nil {
 			return nil, err
 		}
@@ -83,11 +83,29 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// BuildCluster builds the executables of the local cluster that are missing or out of date. It returns the path of the local
-// cluster's command.
-func BuildCluster(ctx context.Context, root string, progress io.Writer) (string, error) {
+// parts returns the parts that the cluster has besides the control plane, as flags of localcluster.
+func (o *Options) parts() []string {
+	var out []string
+	if o.Prometheus {
+		out = append(out, PrometheusPart)
+	}
+	if o.StateMetrics {
+		out = append(out, StateMetricsPart)
+	}
+	return out
+}
+
+// The parts of a cluster that not all clusters have, as flags of localcluster.
+const (
+	PrometheusPart   = "--prometheus"
+	StateMetricsPart = "--kube-state-metrics"
+)
+
+// BuildCluster builds the executables of the local cluster that are missing or out of date, with those of the given parts. It returns the
+// path of the local cluster's command.
+func BuildCluster(ctx context.Context, root string, progress io.Writer, parts ...string) (string, error) {
 	module := filepath.Join(root, "localcluster")
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/localcluster", "build")
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/localcluster", "build"}, parts...)...)
 	cmd.Dir = module
 	cmd.Stdout = io.Discard
 	cmd.Stderr = progress
@@ -124,12 +142,9 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		}
 		args = append(args, "--audit-policy="+policy)
 	}
-	if o.Prometheus {
-		args = append(args, "--prometheus")
-	}
+	args = append(args, o.parts()...)
 	if o.StateMetrics {
-		config := filepath.Join(o.Root, "deploy", "monitoring", "kube-state-metrics", "config.yaml")
-		args = append(args, "--kube-state-metrics", "--custom-resource-state="+config)
+		args = append(args, "--custom-resource-state="+filepath.Join(o.Root, "deploy", "monitoring", "kube-state-metrics", "config.yaml"))
 	}
 	if o.Speed > 0 {
 		args = append(args, fmt.Sprintf("--speed=%g", o.Speed))

@@ -26,6 +26,7 @@ const (
 	kindsPause   = 10 * time.Second // minimum interval of discovery, for any number of unknown kinds
 	maxAsked     = 4096             // bound of the stored unknown kinds; tenants can name any kind as owner or target
 	kindsTimeout = 30 * time.Second // timeout of one discovery
+	kindsYoung   = 2 * time.Minute  // time for which discovery is repeated for an unknown kind: it lists a new kind later than it is served
 )
 
 // A Kind describes how the API server serves a kind of object. The zero value means that it does not serve it.
@@ -153,6 +154,11 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 		_, served := fresh[gk]
 		return served || lost[gk.Group] || began.Sub(since) > time.Hour // it is served, still unknown, or possibly not needed any more
 	})
+	for _, since := range k.asked {
+		if began.Sub(since) < kindsYoung {
+			k.askAgain()
+		}
+	}
 	return nil
 }
 

@@ -167,6 +167,34 @@ func TestKinds_unknownKinds_discoveryIsRateLimited(t *testing.T) {
 	})
 }
 
+// The API server serves a new kind before it lists it. Without the repetition, pods of the kind would get no sizes for 5 minutes.
+func TestKinds_discoveryListsAKindLate_isFoundSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(fakeDiscovery)
+		k, mu := startKinds(t, d)
+		find := func() Kind {
+			mu.Lock()
+			defer mu.Unlock()
+			info, _ := k.find(robot)
+			return info
+		}
+		find()
+		time.Sleep(kindsPause + time.Second) // discovery has not listed it
+		d.set(nil, resources("example.com/v1", "robots", "Robot", "robots/scale", "Scale"))
+		time.Sleep(kindsPause + time.Second)
+		if info := find(); !info.Scalable() {
+			t.Errorf("%v after it was listed: %+v, want the kind", kindsPause, info)
+		}
+		d.set(nil)
+		before := d.count()
+		find()
+		time.Sleep(time.Hour)
+		if n := d.count() - before; n > 60/5+2 {
+			t.Errorf("%d requests in an hour for a kind that is not served, want those of each %v", n, kindsRefresh)
+		}
+	})
+}
+
 func TestKindsIn_severalVersions_scaleThenPreferredVersionWins(t *testing.T) {
 	got := kindsIn(
 		[]*metav1.APIGroup{{Name: "g", PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"}}},
