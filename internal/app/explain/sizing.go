@@ -6,8 +6,10 @@ package explain
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -96,12 +98,63 @@ func (c *Config) history(
 	}
 	miss(&in.Gaps, "checkpoints", checkpoints, "Checkpoints were not read (%s).")
 	miss(&in.Gaps, "usagehistories", histories, "Usage histories were not read (%s).")
+	in.Former = formerOf(in, stored, world.Scale)
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()
 	for _, p := range in.Pods {
 		store.Track(p)
 	}
 	return store, workloads
+}
+
+// formerOf returns the workload that the annotation of the VPA names if it still exists. Without the annotation, it returns the workload that was
+// deleted within a day of the first sample of the subject, and whose checkpoints have the same containers; zero if there is none.
+func formerOf(in *explanation.Input, stored checkpoint.Stored, scale func(cluster.Workload) cluster.Scale) explanation.Former {
+	a := in.Autoscaler
+	if named := a.Former(); !named.IsZero() {
+		if scale(named).Known {
+			return explanation.Former{Workload: named, Exists: true}
+		}
+		return explanation.Former{}
+	}
+	type usageOf struct {
+		first, last time.Time
+		containers  map[string]bool
+	}
+	all := map[cluster.Workload]*usageOf{}
+	for key, c := range stored.Checkpoints {
+		w := c.Workload
+		if w.Group != a.Target.Group || w.Kind != a.Target.Kind || c.FirstSample.IsZero() {
+			continue
+		}
+		of := all[w]
+		if of == nil {
+			of = &usageOf{c.FirstSample, c.LastSample, map[string]bool{}}
+			all[w] = of
+		}
+		of.containers[key.Container] = true
+		if c.FirstSample.Before(of.first) {
+			of.first = c.FirstSample
+		}
+		if c.LastSample.After(of.last) {
+			of.last = c.LastSample
+		}
+	}
+	own := all[a.Target]
+	if own == nil {
+		return explanation.Former{}
+	}
+	var out explanation.Former
+	for _, w := range slices.SortedFunc(maps.Keys(all), cluster.Workload.Compare) {
+		of := all[w]
+		if w == a.Target || !maps.Equal(of.containers, own.containers) || own.first.Sub(of.last).Abs() > 24*time.Hour || !of.first.Before(own.first) || !scale(w).Gone {
+			continue
+		}
+		if age := of.last.Sub(of.first); age > out.Age {
+			out = explanation.Former{Workload: w, Age: age}
+		}
+	}
+	return out
 }
 
 // killsOf returns the memory limits, by container, with which the pods were OOM-killed; the highest of several.

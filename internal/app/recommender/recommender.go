@@ -329,6 +329,7 @@ func (r *recommender) restore(ctx context.Context, now time.Time, v *view) {
 	for _, w := range r.workloads.Restoring() {
 		r.workloads.Restored(r.usageStore, now, w, r.own(v.governing[w]))
 	}
+	r.continueHistories(now, v)
 }
 
 // prune removes history that is too old, once per hour.

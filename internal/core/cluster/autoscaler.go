@@ -127,6 +127,16 @@ type Autoscaler struct {
 	FetchingHistory bool
 }
 
+// Former returns the workload whose usage history the target continues (Settings.Continues), zero if there is none.
+func (a *Autoscaler) Former() Workload {
+	if a.Rules.Continues == "" || a.Rules.Continues == a.Target.Name || a.Target.IsZero() {
+		return Workload{}
+	}
+	w := a.Target
+	w.Name = a.Rules.Continues
+	return w
+}
+
 // Policy returns the policy for a container: the first with its name, else the first for "*", else nil.
 func (a *Autoscaler) Policy(container string) *ContainerPolicy {
 	var wildcard *ContainerPolicy

@@ -34,6 +34,7 @@ type Settings struct {
 	MaxStep           Setting[MaxStep]       // how far a target may be from the requests of the running pods (podfit.dev/max-step)
 	MemoryPerCPU      Setting[MemoryPerCPU]  // the memory for each core that a pod is to have (podfit.dev/memory-per-cpu)
 	IgnoreProtection  string                 // which changes disregard Marks.Protection: rescue or always, none, or "" for none, too (podfit.dev/ignore-do-not-disrupt)
+	Continues         string                 // the former workload whose usage history the target continues, of its kind and namespace (podfit.dev/continues)
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 

@@ -64,11 +64,19 @@ type Input struct {
 	Events     []Event     // about the VPA and the pods, the newest last
 
 	Sizing *rationale.Sizing // what the sizes are computed from; nil if that is not known
+	Former Former            // the workload whose usage history this one continues, or can continue
 	Lack   string            // why it is not known how much usage the recommendation is based on; "" if that is known
 	Vendor bool              // the VPA names a recommender that is no profile of podfit, so another program sizes it
 	Ifs    []rationale.If    // the conditions of WHAT IF; nil: the usual ones
 
 	Gaps
+}
+
+// Former is a workload that this one has replaced: podfit.dev/continues names it, or it no longer exists and its stored usage history fits.
+type Former struct {
+	cluster.Workload
+	Exists bool
+	Age    time.Duration // how much of its usage history is stored
 }
 
 // Plan is what the next pass does with the pods.

@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -43,11 +44,12 @@ const (
 	SeveralVPAs     = "SeveralVPAs"
 	OtherVendor     = "OtherRecommender"
 	UpdaterPaused   = "UpdaterPaused"
+	Renamed         = "Renamed"
 )
 
 // recognizers find the situations, the most urgent first.
 var recognizers = []func(*Input) (Situation, bool){
-	updaterPaused, deadlock, severalVPAs, otherVendor, pendingResize, fullNode, aboveNode, aboveQuota, singleReplica, horizontalScale, virtualMachine, smallCPULimit, replicasDiffer, shortRuns,
+	updaterPaused, deadlock, severalVPAs, otherVendor, pendingResize, fullNode, aboveNode, aboveQuota, singleReplica, horizontalScale, virtualMachine, smallCPULimit, replicasDiffer, shortRuns, renamed,
 }
 
 func situations(in *Input) []Situation {
@@ -457,12 +459,12 @@ func (in *Input) target(container string, res cluster.Resource) int64 {
 // replicasDiffer recognizes replicas of which one uses several times as much as another, for example a leader and its followers. All get the
 // same recommendation.
 func replicasDiffer(in *Input) (Situation, bool) {
-	const factor = 3
-	least := map[cluster.Resource]float64{cluster.CPU: 0.1, cluster.Memory: 100 << 20} // differences below it do not matter
+	factor := map[cluster.Resource]float64{cluster.CPU: 3, cluster.Memory: 2}           // memory varies less from sample to sample
+	least := map[cluster.Resource]float64{cluster.CPU: 0.05, cluster.Memory: 100 << 20} // differences below it do not matter
 	for _, container := range in.measured() {
 		for _, res := range cluster.All {
 			low, high := in.extremes(container, res)
-			if low.Pod == high.Pod || value(high, res) < least[res] || value(high, res) < factor*value(low, res) {
+			if low.Pod == high.Pod || value(high, res) < least[res] || value(high, res) < factor[res]*value(low, res) {
 				continue
 			}
 			unit := func(v float64) string {
@@ -479,6 +481,26 @@ func replicasDiffer(in *Input) (Situation, bool) {
 		}
 	}
 	return Situation{}, false
+}
+
+// renamed recognizes a workload that has replaced one of another name, whose usage history it can continue.
+func renamed(in *Input) (Situation, bool) {
+	former := in.Former.Workload
+	s := Situation{Code: Renamed, Title: "follows " + former.Kind + " " + former.Name}
+	switch {
+	case former.IsZero():
+		return Situation{}, false
+	case in.Former.Exists:
+		s.Text = fmt.Sprintf("Annotation %s names %s %s, which still exists. Its usage history is added when it is deleted.", rollout.AnnotationContinues, former.Kind, former.Name)
+	default:
+		s.Text = fmt.Sprintf("%s %s no longer exists, and had the same containers. Its usage history of %s is stored. If it is the former name of this workload, its history can be continued.",
+			former.Kind, former.Name, wording.Elapsed(in.Former.Age, "d"))
+		s.Advice = Advice{
+			Text:    "To continue the history of the former name:",
+			Command: kubectl(in.Autoscaler.Namespace, "annotate", "vpa", in.Autoscaler.Name, rollout.AnnotationContinues+"="+former.Name, "--overwrite"),
+		}
+	}
+	return s, true
 }
 
 // briefly is the length of runs that are too short for the Metrics API.

@@ -178,22 +178,31 @@ var situationTests = map[string]struct {
 	"replicas that differ":                 {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
 	"replicas whose memory differs":        {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[1].Memory = 1.5 * gib }), applies: ReplicasDiffer},
 	"replicas that differ by less than 3":  {edit: uses(1.1, 0.4), without: ReplicasDiffer},
-	"small differences":                    {edit: uses(0.09, 0.01), without: ReplicasDiffer},
-	"usage of one replica":                 {edit: uses(1.2), without: ReplicasDiffer},
-	"runs of 59 seconds":                   {edit: ran(minutesAgo(1), 59*time.Second, 59*time.Second), applies: ShortRuns},
-	"half of the runs brief":               {edit: ran(minutesAgo(1), time.Second, time.Hour), applies: ShortRuns},
-	"runs of a minute":                     {edit: ran(minutesAgo(1), time.Minute, time.Minute), without: ShortRuns},
-	"runs that end before they start":      {edit: ran(minutesAgo(1), -time.Second, -time.Hour), without: ShortRuns},
-	"brief run, and a long one since":      {edit: edits(ran(minutesAgo(90), time.Second, time.Second), runAgain(minutesAgo(89))), without: ShortRuns},
-	"brief run, and a new one":             {edit: edits(ran(minutesAgo(2), time.Second, time.Second), runAgain(noon)), applies: ShortRuns},
-	"brief runs of one of two containers":  {edit: edits(ran(minutesAgo(1), time.Hour, time.Hour), addBrief), applies: ShortRuns},
-	"resize without a time":                {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, time.Time{}, "") }, applies: ResizePending},
-	"resize in the future":                 {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, minutesAgo(-3), "") }, applies: ResizePending},
-	"run without a start":                  {edit: edits(ran(minutesAgo(1), time.Second), func(in *Input) { in.Pods[0].Containers[0].Exit.Started = time.Time{} }), without: ShortRuns},
-	"resize Deferred":                      {edit: func(in *Input) { in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), ""); in.leave(0, noRoom) }, applies: ResizePending},
-	"resize Infeasible":                    {edit: func(in *Input) { in.resizing(0, cluster.ResizeInfeasible, minutesAgo(90), "") }, applies: ResizePending},
-	"resize InProgress":                    {edit: func(in *Input) { in.resizing(1, cluster.ResizeInProgress, minutesAgo(0), "") }, applies: ResizePending},
-	"resize that is done":                  {edit: func(in *Input) { in.resizing(0, cluster.NoResize, minutesAgo(3), "") }, without: ResizePending},
+	"small differences":                    {edit: uses(0.04, 0.01), without: ReplicasDiffer},
+	"shape of etcd":                        {edit: uses(0.093, 0.03), applies: ReplicasDiffer},
+	"memory that differs by less than 2":   {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[0].Memory, in.Usage[1].Memory = 320<<20, 620<<20 }), without: ReplicasDiffer},
+	"former name of the workload": {edit: func(in *Input) {
+		in.Former = Former{Workload: cluster.Workload{Kind: "Deployment", Name: "basket"}, Age: 30 * time.Hour}
+	}, applies: Renamed},
+	"named workload that still exists": {edit: func(in *Input) {
+		in.Former = Former{Workload: cluster.Workload{Kind: "Deployment", Name: "basket"}, Exists: true}
+	}, applies: Renamed},
+	"no former workload":                  {edit: func(*Input) {}, without: Renamed},
+	"usage of one replica":                {edit: uses(1.2), without: ReplicasDiffer},
+	"runs of 59 seconds":                  {edit: ran(minutesAgo(1), 59*time.Second, 59*time.Second), applies: ShortRuns},
+	"half of the runs brief":              {edit: ran(minutesAgo(1), time.Second, time.Hour), applies: ShortRuns},
+	"runs of a minute":                    {edit: ran(minutesAgo(1), time.Minute, time.Minute), without: ShortRuns},
+	"runs that end before they start":     {edit: ran(minutesAgo(1), -time.Second, -time.Hour), without: ShortRuns},
+	"brief run, and a long one since":     {edit: edits(ran(minutesAgo(90), time.Second, time.Second), runAgain(minutesAgo(89))), without: ShortRuns},
+	"brief run, and a new one":            {edit: edits(ran(minutesAgo(2), time.Second, time.Second), runAgain(noon)), applies: ShortRuns},
+	"brief runs of one of two containers": {edit: edits(ran(minutesAgo(1), time.Hour, time.Hour), addBrief), applies: ShortRuns},
+	"resize without a time":               {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, time.Time{}, "") }, applies: ResizePending},
+	"resize in the future":                {edit: func(in *Input) { in.resizing(0, cluster.ResizeInProgress, minutesAgo(-3), "") }, applies: ResizePending},
+	"run without a start":                 {edit: edits(ran(minutesAgo(1), time.Second), func(in *Input) { in.Pods[0].Containers[0].Exit.Started = time.Time{} }), without: ShortRuns},
+	"resize Deferred":                     {edit: func(in *Input) { in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), ""); in.leave(0, noRoom) }, applies: ResizePending},
+	"resize Infeasible":                   {edit: func(in *Input) { in.resizing(0, cluster.ResizeInfeasible, minutesAgo(90), "") }, applies: ResizePending},
+	"resize InProgress":                   {edit: func(in *Input) { in.resizing(1, cluster.ResizeInProgress, minutesAgo(0), "") }, applies: ResizePending},
+	"resize that is done":                 {edit: func(in *Input) { in.resizing(0, cluster.NoResize, minutesAgo(3), "") }, without: ResizePending},
 	"resize of a pod that ended": {edit: func(in *Input) {
 		in.resizing(0, cluster.ResizeDeferred, minutesAgo(3), "")
 		in.Pods[0].Deleting, in.Decisions = true, nil
@@ -296,7 +305,7 @@ func TestSituations_JVM_showNoValuesOfVariables(t *testing.T) {
 
 // A table without a scene for a limit does not test it.
 func TestSituations_everyCode_hasSceneWithAndWithout(t *testing.T) {
-	for _, code := range []string{JVM, HorizontalScale, AboveNode, AboveQuota, SingleReplica, SmallCPULimit, Deadlock, ReplicasDiffer, ShortRuns, ResizePending, NodeFull, SeveralVPAs, OtherVendor, UpdaterPaused} {
+	for _, code := range []string{JVM, HorizontalScale, AboveNode, AboveQuota, SingleReplica, SmallCPULimit, Deadlock, ReplicasDiffer, ShortRuns, ResizePending, NodeFull, SeveralVPAs, OtherVendor, UpdaterPaused, Renamed} {
 		with, without := false, false
 		for _, c := range situationTests {
 			with = with || c.applies == code

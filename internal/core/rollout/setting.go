@@ -6,6 +6,7 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,10 @@ const (
 	AnnotationMaxStep   = "podfit.dev/max-step"              // how far a recommendation may be from the requests of the running pods
 	AnnotationPerCPU    = "podfit.dev/memory-per-cpu"        // the memory for each core that the recommendations of a pod have together
 	AnnotationIgnore    = "podfit.dev/ignore-do-not-disrupt" // which changes disregard the annotations of pods that forbid to evict them
+	AnnotationContinues = "podfit.dev/continues"             // the former name of the target, whose usage history it continues
 )
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 // settings are the annotations of an autoscaler that override a flag or set a limit.
 var settings = []struct {
@@ -49,6 +53,10 @@ var settings = []struct {
 	{AnnotationIgnore, "none, rescue or always", func(text string, to *cluster.Settings) bool {
 		to.IgnoreProtection = text
 		return text == "none" || text == "rescue" || text == "always"
+	}},
+	{AnnotationContinues, "the former name of the target: lower-case letters, digits, '-' and '.', at most 253", func(text string, to *cluster.Settings) bool {
+		to.Continues = text
+		return objectName.MatchString(text) && len(text) <= 253
 	}},
 }
 

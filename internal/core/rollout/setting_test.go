@@ -18,6 +18,10 @@ func TestParseSettings_anyValue_isSetOrReported(t *testing.T) {
 		valid            bool
 		want             cluster.Settings
 	}{
+		{AnnotationContinues, "web-v1.2", true, cluster.Settings{Continues: "web-v1.2"}},
+		{AnnotationContinues, "Web", false, cluster.Settings{}},
+		{AnnotationContinues, "a/b", false, cluster.Settings{}},
+		{AnnotationContinues, strings.Repeat("a", 64) + "." + strings.Repeat("b", 64), true, cluster.Settings{Continues: strings.Repeat("a", 64) + "." + strings.Repeat("b", 64)}},
 		{AnnotationTolerance, " 0.25 ", true, cluster.Settings{EvictionTolerance: some(0.25)}},
 		{AnnotationTolerance, "0", true, cluster.Settings{EvictionTolerance: some(0)}},
 		{AnnotationTolerance, "1", true, cluster.Settings{EvictionTolerance: some(1)}},

@@ -56,8 +56,18 @@ func (b *Store) Absorb(o *Store) error {
 	return errors.Join(errs...)
 }
 
-// absorb merges another history. forked is the time of the fork, in Unix nanoseconds.
+// absorb merges the history of a fork. forked is its time, in Unix nanoseconds.
 func (s *ContainerHistory) absorb(from *ContainerHistory, forked int64, c *clock) error {
+	if err := s.add(from, c); err != nil {
+		return err
+	}
+	s.absorbExtension(from, forked)
+	s.absorbOOM(from)
+	return nil
+}
+
+// add merges the histograms and windows of another history.
+func (s *ContainerHistory) add(from *ContainerHistory, c *clock) error {
 	last := from.lastSeen()
 	windows := from.windows(last)
 	memory := from.Memory.Clone()
@@ -72,13 +82,15 @@ func (s *ContainerHistory) absorb(from *ContainerHistory, forked int64, c *clock
 	s.cpu.merge(from.cpu)
 	s.memory.merge(from.memory)
 	s.adopt(c, extra{windows: sortedWindows(windows)}, last)
-	s.absorbExtension(from, forked)
+	s.version++
+	return nil
+}
+
+func (s *ContainerHistory) absorbOOM(from *ContainerHistory) {
 	if from.oomAt > s.oomAt {
 		s.oomAt = from.oomAt
 		s.oomBytes = from.oomBytes
 	}
-	s.version++
-	return nil
 }
 
 func (s *ContainerHistory) absorbExtension(from *ContainerHistory, forked int64) {

@@ -278,6 +278,26 @@ func (k *Checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autosca
 	}
 }
 
+// RestoreFormer adds the loaded history of workloads that no longer exist to the usage store, whichever VPA it was stored for.
+func (k *Checkpointer) RestoreFormer(now time.Time, gone map[cluster.Workload]bool) {
+	for key, c := range k.loadedCheckpoints {
+		ref := usage.Ref{Workload: c.Workload, Container: key.Container}
+		if _, done := k.savedAt[ref]; done || !gone[c.Workload] {
+			continue
+		}
+		k.savedAt[ref] = now // whether it can be restored or not
+		for _, h := range k.loadedModelStates[c.Workload] {
+			if h.Container == key.Container {
+				c.History = h
+			}
+		}
+		if err := k.usageStore.Restore(c.Workload, key.Container, c); err != nil {
+			k.log.Warn("Cannot restore a checkpoint of a workload that no longer exists",
+				slog.String("vpa", key.Autoscaler.String()), slog.String("container", key.Container), slog.Any("error", err))
+		}
+	}
+}
+
 // restorable returns the keys of the loaded checkpoints whose VPAs are served and have a target. Checkpoints of older VPAs come
 // first.
 func (k *Checkpointer) restorable(served map[cluster.Key]*cluster.Autoscaler) []checkpoint.Key {
