@@ -317,7 +317,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
 		if len(out.Places) == 1 || p.Created.After(newest) {
 			newest = p.Created
-			out.Requests, out.Limits, out.JVM = requests, limits, review.IsJVM(p, c)
+			out.Requests, out.Limits, out.JVM, out.PodLevel = requests, limits, review.IsJVM(p, c), review.PodLevelOf(p)
 		}
 	}
 	for i, b := range books {

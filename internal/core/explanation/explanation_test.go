@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
@@ -683,5 +684,21 @@ func TestPast_nothingRecorded_isAnErrorThatNamesTheFirstRecord(t *testing.T) {
 		if got != nil || err == nil || err.Error() != c.want.Error() {
 			t.Errorf("got  %v, %v\nwant %v", got, err, c.want)
 		}
+	}
+}
+
+func TestPodLevel_changesWithTheContainers_isShown(t *testing.T) {
+	p := &cluster.Pod{PodLevel: &cluster.PodResources{Requests: cluster.Amounts(1000, 1<<30), Limits: cluster.Amounts(2000, 2<<30)}}
+	to := &cluster.PodResources{Requests: cluster.Amounts(350, 250<<20), Limits: cluster.Resources{}.Set(cluster.CPU, 700)}
+	got := podLevel(&decision.Decision{Pod: p, With: []admissible.Fitted{{PodLevel: to}}})
+	want := []string{
+		"Pod-level requests of all containers together: cpu 1 → 350m, memory 1Gi → 250Mi.",
+		"Pod-level limits of all containers together: cpu 2 → 700m, memory stays 2Gi.",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := podLevel(&decision.Decision{Pod: &cluster.Pod{}, With: []admissible.Fitted{{}}}); len(got) > 0 {
+		t.Errorf("%q for a pod without pod-level resources", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -319,6 +320,30 @@ func sizes(in *Input) []string {
 		}
 		if len(parts) > 0 {
 			out = append(out, f.Container+": "+strings.Join(parts, ", ")+".")
+		}
+	}
+	return append(out, podLevel(d)...)
+}
+
+// podLevel describes how the pod-level resources change with those of the containers.
+func podLevel(d *decision.Decision) []string {
+	before, after := d.Pod.PodLevel, admissible.PodLevelOf(d.Pod, d.With)
+	if before == nil {
+		return nil
+	}
+	var out []string
+	for _, of := range []struct {
+		name     string
+		from, to cluster.Resources
+	}{{"Pod-level requests", before.Requests, after.Requests}, {"Pod-level limits", before.Limits, after.Limits}} {
+		var parts []string
+		for _, res := range cluster.All {
+			if to, ok := of.to.Get(res); ok {
+				parts = append(parts, arrow(of.from, res, to))
+			}
+		}
+		if len(parts) > 0 {
+			out = append(out, of.name+" of all containers together: "+strings.Join(parts, ", ")+".")
 		}
 	}
 	return out

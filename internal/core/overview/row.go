@@ -94,6 +94,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		if known.Replicas++; known.Replicas == 1 || p.Created.After(known.pods.newest) {
 			known.pods.newest = p.Created
 			known.Requests, known.Limits, known.JVM = requests, limits, review.IsJVM(p, c)
+			known.PodLevel = review.PodLevelOf(p)
 		}
 		if c.Exit != nil && c.Exit.OOM {
 			known.sawKill(c, since)
@@ -105,6 +106,9 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		sizes[i] = wanted
 		for _, res := range cluster.All {
 			if known.Applies(res) {
+				if !requests.Has.Has(res) && known.PodLevel.Has(res) {
+					continue // it takes a part of the pod-level request
+				}
 				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
 			}
 		}

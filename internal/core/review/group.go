@@ -96,7 +96,7 @@ func (r *Row) freedOf(p *Place) cluster.Resources {
 		if !ok {
 			continue
 		}
-		if !r.Applies(res) {
+		if !r.Applies(res) || r.PodLevel.Has(res) && !p.Requests.Has.Has(res) { // or it takes a part of the pod-level request
 			to = p.Requests.Amount(res)
 		}
 		freed = freed.Set(res, p.Requests.Amount(res)-to)

@@ -68,10 +68,31 @@ func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
 		}
 		return requests
 	})
-	if p.PodLevel != nil {
-		total = p.PodLevel.Requests.Or(total)
+	if p.PodLevel == nil {
+		return total
+	}
+	own := p.Total(func(i int) cluster.Resources { requests, _ := p.Containers[i].Running(); return requests })
+	for _, res := range cluster.All {
+		level, ok := p.PodLevel.Requests.Get(res)
+		switch sum := total.Amount(res); {
+		case !ok:
+		case sum == own.Amount(res): // no container changes
+			total = total.Set(res, level)
+		case !allRequest(p, wanted, res):
+			total = total.Set(res, max(level+sum-own.Amount(res), sum))
+		}
 	}
 	return total
+}
+
+// allRequest reports whether all sized containers have a request for a resource in wanted. Then podfit sets the pod-level request to their sum.
+func allRequest(p *cluster.Pod, wanted []cluster.Resources, res cluster.Resource) bool {
+	for i := range p.Containers {
+		if requests, _ := p.Containers[i].Running(); p.Containers[i].IsSized() && !wanted[i].Or(requests).Has.Has(res) {
+			return false
+		}
+	}
+	return true
 }
 
 // An item is a pod that can be on any node that accepts it.

@@ -132,6 +132,9 @@ func findings(s *Subject, target cluster.Resources, confidence Confidence, pods 
 	}
 	for _, res := range cluster.All {
 		request := s.Requests.Amount(res)
+		if request == 0 && s.PodLevel.Has(res) {
+			continue
+		}
 		if request == 0 {
 			out = append(out, Finding{Kind: NoRequest, Severity: SeverityMedium, Resource: res})
 			continue
@@ -170,6 +173,14 @@ func allCores(s *Subject, target cluster.Resources, confidence Confidence) (Find
 // KeptFor returns why the request of a resource is not changed.
 func (s *Subject) KeptFor(res cluster.Resource) Kept {
 	return s.Kept[slices.Index(cluster.All[:], res)]
+}
+
+// PodLevelOf returns the resources that a pod requests for all of its containers together.
+func PodLevelOf(p *cluster.Pod) cluster.Set {
+	if p.PodLevel == nil {
+		return 0
+	}
+	return p.PodLevel.Requests.Has
 }
 
 // IsJVM reports whether a container runs a JVM that may take its number of processors from the CPU request: neither its options nor a CPU limit

@@ -30,6 +30,8 @@ type Subject struct {
 	Sidecar  bool // in the list of init containers of the template
 	JVM      bool // the newest live pod runs a JVM in it, as IsJVM reports
 
+	PodLevel cluster.Set // the resources that the newest live pod requests for all of its containers together (spec.resources)
+
 	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.
 	Targets []Target
 

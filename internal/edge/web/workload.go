@@ -302,7 +302,7 @@ func patchOf(row *overview.Row) string {
 	slices.SortStableFunc(containers, func(a, b *overview.Container) int { return cmp.Compare(lists[a.Sidecar], lists[b.Sidecar]) })
 	for _, c := range containers {
 		wanted := c.Wanted(c.Outside)
-		if wanted == c.Outside {
+		if wanted == c.Outside || !c.PodLevel.Empty() { // containers that request more than the pod are refused
 			continue
 		}
 		if !changes[c.Sidecar] {

@@ -43,7 +43,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 	var last *manifest
 	unsupported := map[cluster.Workload]bool{}
 	without, young, invalid := 0, 0, 0
-	var injected []string
+	var injected, podLevel []string
 	for _, row := range c.ByName() {
 		if c.heldBack(row) {
 			young++
@@ -62,6 +62,10 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 		}
 		if row.Injected { // a patch would add it to the template, without an image
 			injected = append(injected, ShortName(row.Workload)+", container "+row.Container+": the pod template does not have it; it is added to the pods, for example by a webhook")
+			continue
+		}
+		if !row.PodLevel.Empty() { // containers that request more than the pod are refused
+			podLevel = append(podLevel, ShortName(row.Workload)+", container "+row.Container+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
 			continue
 		}
 		template, ok := templates[cluster.Workload{Group: row.Workload.Group, Kind: row.Workload.Kind}]
@@ -85,6 +89,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 	leftOut = withCount(leftOut, young, "with less than 6 hours of usage (--include-young)")
 	leftOut = withCount(leftOut, invalid, "with names that Kubernetes does not permit")
 	leftOut = append(leftOut, injected...)
+	leftOut = append(leftOut, podLevel...)
 	for _, row := range c.ByName() {
 		if unsupported[row.Workload] {
 			delete(unsupported, row.Workload)

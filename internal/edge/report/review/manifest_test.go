@@ -29,6 +29,16 @@ func TestHelmValues_onlyTheSidecarChanges_isBelowItsName(t *testing.T) {
 	}
 }
 
+// The API server refuses a pod whose containers request more than its pod-level request.
+func TestPatch_podLevelRequest_workloadIsLeftOutWithTheReason(t *testing.T) {
+	app := subject(deploy("shop", "web"), "app", 2, cluster.Resources{}, cluster.Resources{}, cluster.Amounts(300, 300*mib))
+	app.PodLevel = cluster.Both
+	got := written(t, "patch", core.New(core.Config{Cluster: "c", Now: now, Profiles: []string{"balanced"}}, []core.Subject{app}), Options{})
+	if strings.Contains(got, "kubectl patch") || !strings.Contains(got, "# left out: shop/deploy/web, container app: its pods have pod-level requests (spec.resources)") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // Two objects with one name would be one VPA, with the target of the second.
 func TestVPA_sameNameInANamespace_isGivenOnce(t *testing.T) {
 	amounts, target := cluster.Amounts(500, gib), cluster.Amounts(100, gib)
