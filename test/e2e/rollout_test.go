@@ -128,9 +128,10 @@ func canaries(t *testing.T, name string) {
 		w.Replicas = 3
 	}
 	killed.Requests, killed.Limits = "{cpu: 100m, memory: 300Mi}", "{memory: 400Mi}"
+	watched := map[string]string{"good": "1m", "killed": "1m", "crash": "3m"} // on a busy machine the test needs more than a minute to make it crash
 	old := map[string][]corev1.Pod{}
 	for w, mode := range map[*spec]string{&good: "InPlaceOrRecreate", &killed: "Recreate", &crash: "InPlaceOrRecreate"} {
-		p.apply(w.manifest(), annotated(w.ownAutoscaler(mode), "podfit.dev/rollout: canary", "podfit.dev/canary-duration: 1m"))
+		p.apply(w.manifest(), annotated(w.ownAutoscaler(mode), "podfit.dev/rollout: canary", "podfit.dev/canary-duration: "+watched[w.Name]))
 		old[w.Name] = p.start(w.Name, 3)
 	}
 	p.advise("350m", "262144k", "good", "crash")
