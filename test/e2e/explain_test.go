@@ -49,8 +49,12 @@ type explained struct {
 		Waits                bool
 		NotBefore            time.Time
 	}
-	You []struct{ Text, Command string }
-	Why []struct{ Resource string }
+	You     []struct{ Text, Command string }
+	History []string
+	Why     []struct {
+		Resource string
+		Steps    []struct{ Text string }
+	}
 }
 
 // explain runs podfit explain with an identity.

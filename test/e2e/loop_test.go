@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -231,6 +232,16 @@ func cronJob(t *testing.T, name string) {
 			return nil
 		}
 		return fmt.Errorf("none of %d pods has the target", len(pods))
+	})
+	p.eventually("the target is that of the runs, which last 20 seconds", 5*time.Minute, func(ctx context.Context) error {
+		e, err := p.explain(ctx, p.Kubeconfig, "cronjob/steady")
+		if err != nil {
+			return err
+		}
+		if why, _ := json.Marshal(e.Why); !strings.Contains(string(why), "highest of ") || !strings.Contains(strings.Join(e.History, " "), "runs of") {
+			return fmt.Errorf("HISTORY is %q, WHY is %s", e.History, why)
+		}
+		return nil
 	})
 }
 

@@ -52,7 +52,7 @@ func (s spec) template(indent int, more ...string) string {
 		"    sim.podfit.dev/app.memory: " + orElse(s.Memory, "200Mi"),
 	}
 	if s.Kind == "CronJob" || s.Kind == "Job" {
-		lines = append(lines, "    sim.podfit.dev/app.exit: after=45s")
+		lines = append(lines, "    sim.podfit.dev/app.exit: after=20s")
 	}
 	lines = append(lines, "spec:", "  terminationGracePeriodSeconds: 1")
 	lines = append(lines, more...)

@@ -127,3 +127,30 @@ func TestCompatibility_capacityPlan_existsOnlyWithPodfit(t *testing.T) {
 		return got
 	})
 }
+
+// Long runs at low usage have more samples than short ones at high usage.
+func TestCompatibility_jobHasRuns_targetIsThatOfEachValue(t *testing.T) {
+	want := rowtest.Outcomes{Podfit: "enough for each run: true", Upstream: "enough for each run: false"}
+	rowtest.Both(t, "Jobs and CronJobs", want, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.config = given(t, args...)
+			report := cluster.Workload{Group: "batch", Kind: "CronJob", Namespace: "shop", Name: "report"}
+			b.autoscale("report", report)
+			b.during(8*time.Hour, func(after time.Duration) {
+				run := int(after / (2 * time.Hour))
+				b.use["app"] = cluster.Amounts(100, 300<<20)
+				if run == 1 {
+					b.use["app"] = cluster.Amounts(2000, 300<<20)
+				}
+				b.pods = nil
+				if inRun := after % (2 * time.Hour); inRun < 100*time.Minute && (run != 1 || inRun < 3*time.Minute) {
+					b.pods = []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("report-", run)}, UID: fmt.Sprint(run), Top: report,
+						Phase: cluster.Running, Created: time.Now(), Containers: []cluster.Container{{Name: "app"}}}}
+				}
+			})
+			got = fmt.Sprintf("enough for each run: %t", b.advice("report", "app").Target.CPU >= 2000)
+		})
+		return got
+	})
+}

@@ -123,6 +123,7 @@ var sizingFlags = map[string][]string{
 	"container-recommendation-max-allowed-cpu=300m":   cpuNumbers,
 	"container-recommendation-max-allowed-memory=1Mi": memoryNumbers,
 	"container-recommendation-max-allowed-cpu=1000":   {},
+	"size-by-run=false":                               {}, // of a Deployment
 }
 
 func TestSizingFlags_allFlags_areInTheTable(t *testing.T) {

@@ -41,7 +41,11 @@ func TestContinues_workloadWasRenamed_historyIsAddedOnce(t *testing.T) {
 					vpa := b.autoscalers[len(b.autoscalers)-1].Name
 					var counts []int
 					for range 3 {
-						r := b.run(20 * time.Minute)
+						r := b.during(20*time.Minute, func(after time.Duration) {
+							if after == time.Minute && b.advice(vpa, "app").Target.CPU < 3000 {
+								t.Error("the first recommendation is by the usage of a minute")
+							}
+						})
 						counts = append(counts, r.usageStore.Series(small, "app").Seen(cluster.CPU).Count)
 						if got := b.advice(vpa, "app").Target; got.CPU < 3000 || got.Memory < 8<<30 {
 							t.Errorf("target %v, want one by the usage of the former workload", got)

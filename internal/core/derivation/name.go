@@ -37,6 +37,7 @@ const (
 	StepLearnt       StepName = "learnt"          // factor learnt from usage above the request; Budget: share of usage that it aims at
 	StepRecent       StepName = "recent"          // not below the peak of the last Hours hours and a Margin
 	StepPercentile   StepName = "percentile"      // of the samples: Share, Samples, From and Until of the samples, HalfLife
+	StepRuns         StepName = "runs"            // of the maxima of the last runs of a Job or CronJob: Share, Samples is the number of runs
 	StepSafetyMargin StepName = "safety-margin"   // a Margin
 	StepConfidence   StepName = "confidence"      // Days of history, of one sample per minute
 	StepFloor        StepName = "floor"           // the minimum per container

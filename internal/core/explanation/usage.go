@@ -60,9 +60,32 @@ func history(in *Input) []string {
 		if peaks := recommend.PeaksOf(h, cluster.Memory); peaks != nil {
 			kept = max(kept, time.Duration(peaks.Room())*time.Hour)
 		}
-		out = append(out, fmt.Sprintf("%s %s of %s", h.Container(), wording.Elapsed(min(e.Age(), kept).Round(time.Second), "d"), wording.Elapsed(kept, "d")))
+		out = append(out, fmt.Sprintf("%s %s of %s", h.Container(), wording.Elapsed(min(e.Age(), kept).Round(time.Second), "d"), wording.Elapsed(kept, "d"))+runsOf(h))
 	}
 	return out
+}
+
+// runsOf returns how many runs of a container are stored, how long they took, and how many of them were not measured; "" if there are none.
+func runsOf(h *usage.ContainerHistory) string {
+	all := h.Runs().All()
+	if len(all) == 0 {
+		return ""
+	}
+	shortest, longest, unmeasured := all[0].Length(), all[0].Length(), 0
+	for i := range all {
+		shortest, longest = min(shortest, all[i].Length()), max(longest, all[i].Length())
+		if all[i].Ended && all[i].Memory == 0 {
+			unmeasured++
+		}
+	}
+	text := fmt.Sprintf(" (%s of %s", wording.Count(len(all), "run"), wording.Elapsed(shortest, "d"))
+	if longest != shortest {
+		text += " to " + wording.Elapsed(longest, "d")
+	}
+	if unmeasured > 0 {
+		text += fmt.Sprintf(", %d not measured", unmeasured)
+	}
+	return text + ")"
 }
 
 // changes returns the last changes of the recommendation, the newest first.

@@ -177,7 +177,7 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 			to = new(derivation.Record)
 		}
 		controls := autoscaler.Policy(s.Container()).Controls()
-		e := params.finish(est.Estimate(s, floor, now, to), controls, to)
+		e := params.finish(params.byRuns(est.Estimate(s, floor, now, to), s, floor, now, to), controls, to)
 		if e.Target.Has.Empty() {
 			continue
 		}

@@ -82,6 +82,7 @@ func (s *ContainerHistory) add(from *ContainerHistory, c *clock) error {
 	s.cpu.merge(from.cpu)
 	s.memory.merge(from.memory)
 	s.adopt(c, extra{windows: sortedWindows(windows)}, last)
+	s.runs = s.runs.Merge(from.runs)
 	s.version++
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/runs"
 )
 
 // CheckpointVersion is the format of checkpoints that upstream and podfit share.
@@ -35,6 +36,7 @@ type Checkpoint struct {
 	Samples     int
 	Extra       []byte // valid only together with a status of the same Updated
 	Changes     *changelog.Log
+	Runs        []byte // of runs.Log.Encode
 
 	// Model state of the extension, if there is one. It is stored in another object, or in Extra (Carry).
 	History History
@@ -80,6 +82,7 @@ func (b *Store) Checkpoint(workload cluster.Workload, container string, now time
 		LastSample:  stamp(series.cpu.last),
 		Samples:     int(series.cpu.count),
 		Changes:     series.changes,
+		Runs:        series.runs.Encode(),
 		version:     series.version,
 	}
 	checkpoint.Extra = extra{
@@ -168,6 +171,9 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	}
 	if series.changes == nil {
 		series.changes = checkpoint.Changes.Until(stamp(b.now))
+	}
+	if stored, err := runs.Decode(checkpoint.Runs); err == nil && series.load.runs { // invalid ones count as none
+		series.runs = series.runs.Merge(stored.Present(stamp(b.now)))
 	}
 	series.loaded = true
 	series.savedAt = b.present(checkpoint.Updated.UnixNano())

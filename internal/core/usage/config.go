@@ -10,7 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/integer"
 )
 
-// Config has the parameters of aggregation. DefaultConfig returns upstream's values.
+// Config has the parameters of aggregation.
 type Config struct {
 	CPUHalfLife    time.Duration // --cpu-histogram-decay-half-life
 	MemoryHalfLife time.Duration // --memory-histogram-decay-half-life
@@ -19,10 +19,11 @@ type Config struct {
 	OOMBumpRatio   float64       // --oom-bump-up-ratio
 	OOMMinBump     int64         // --oom-min-bump-up-bytes
 
+	Runs     bool          // --size-by-run: the last runs of the containers of Jobs and CronJobs are kept
 	MaxAhead time.Duration // samples further in the future (Tick) are rejected
 }
 
-// DefaultConfig returns upstream's defaults.
+// DefaultConfig returns upstream's defaults, and the parameters of podfit.
 func DefaultConfig() Config {
 	return Config{
 		CPUHalfLife:    24 * time.Hour,
@@ -31,6 +32,7 @@ func DefaultConfig() Config {
 		MemoryCount:    8,
 		OOMBumpRatio:   1.2,
 		OOMMinBump:     100 << 20,
+		Runs:           true,
 		MaxAhead:       10 * time.Minute,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/runs"
 	"podfit.dev/podfit/internal/core/startup"
 )
 
@@ -43,6 +44,7 @@ type ContainerHistory struct {
 type record struct {
 	starts  *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
 	changes *changelog.Log  // of the recommendation
+	runs    *runs.Log       // the last runs; nil for a workload whose pods do not run to their end
 }
 
 // Container returns the container's name.
@@ -91,6 +93,9 @@ func (s *ContainerHistory) SetChanges(l *changelog.Log) {
 
 // Starts returns the last starts of the container, nil if there are none (Store.LearnStarts).
 func (s *ContainerHistory) Starts() *startup.Starts { return s.starts }
+
+// Runs returns the last runs of the container, nil if its workload is no Job or CronJob (Config.Runs).
+func (s *ContainerHistory) Runs() *runs.Log { return s.runs }
 
 // With returns a copy for reading that has another extension. It is valid until the next call to the Store.
 func (s *ContainerHistory) With(e Extension) *ContainerHistory {

@@ -72,6 +72,7 @@ type workload struct {
 	live     int32            // of these, live
 	governed bool             // an autoscaler sizes it
 	starts   bool             // the starts of its containers are kept (LearnStarts)
+	runs     bool             // the runs of its containers are kept (Config.Runs)
 }
 
 // A pod is tracked: its samples are accepted.
@@ -167,6 +168,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 	}
 	if taken != 0 {
 		instance.series.version++
+		instance.pod.workload.observeRun(instance.series, &sample, taken)
 		if e := instance.series.extension; e != nil && !instance.series.alreadyObserved(sample.At) {
 			sample.Ran = instance.ran
 			e.Observe(sample, taken)
@@ -321,7 +323,7 @@ func (b *Store) Size() (pods, series int) {
 func (b *Store) workload(key cluster.Workload) *workload {
 	wl := b.workloads[key]
 	if wl == nil {
-		wl = &workload{key: key}
+		wl = &workload{key: key, runs: b.cfg.Runs && hasRuns(key)}
 		b.workloads[key] = wl
 	}
 	return wl
@@ -436,6 +438,7 @@ func (t *pod) note(p *cluster.Pod) {
 			Started:     p.StartOf(c),
 		}
 		t.instances[next].noteStart(p, c)
+		t.workload.noteRun(t.instances[next].series, p, c)
 		next++
 	}
 }

@@ -27,6 +27,9 @@ const annotationTarget = "podfit.dev/target"
 // annotationChanges has the last changes of the recommendation of the container.
 const annotationChanges = "podfit.dev/changes"
 
+// annotationRuns has the last runs of the container, if it belongs to a Job or CronJob.
+const annotationRuns = "podfit.dev/runs"
+
 // annotationProfile names the SizingProfile that sized the VPA when podfit last wrote the checkpoint. It stays when another recommender
 // writes the status.
 const annotationProfile = "podfit.dev/served-by-profile"
@@ -75,6 +78,9 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationChanges]); err == nil {
 		out.Changes, _ = changelog.Decode(data)
 	}
+	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationRuns]); err == nil && len(data) > 0 {
+		out.Runs = data
+	}
 	new(mapping).checkpoint(&s, &out)
 	out.Workload = o.target(out.Updated)
 	return out, nil
@@ -100,6 +106,9 @@ func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	}
 	if data := c.Changes.Encode(); data != nil {
 		as[annotationChanges] = base64.StdEncoding.EncodeToString(data)
+	}
+	if len(c.Runs) > 0 {
+		as[annotationRuns] = base64.StdEncoding.EncodeToString(c.Runs)
 	}
 	if w := c.Workload; !w.IsZero() {
 		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)

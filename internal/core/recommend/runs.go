@@ -1,0 +1,53 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/derivation"
+	"podfit.dev/podfit/internal/core/runs"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// runShare is the share of the runs of a Job or CronJob that a target does not exceed: of 30 runs all but one, of up to 19 all.
+const runShare = 0.95
+
+// byRuns replaces the target of a container that runs to its end by the highest usage in its last runs, with the margin:
+//
+//	target = max(floor, P_95 of the maxima of the runs · (1+margin))
+//
+// The bounds of the estimate stay, as far as they include the target. A resource that was measured in fewer than runs.Least runs that have ended
+// keeps its estimate.
+func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor cluster.Resources, now time.Time, record *derivation.Record) cluster.Estimate {
+	for _, res := range cluster.All {
+		used, n := s.Runs().Percentile(res, runShare, now)
+		if n < runs.Least {
+			continue
+		}
+		to := record.Of(res)
+		steps := to.Begin(derivation.Target, 1)
+		base := steps.Whole(derivation.StepRuns, used)
+		if steps != nil {
+			*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
+		}
+		target := steps.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*p.Margin))
+		if steps != nil {
+			steps.Evidence().Margin = p.Margin
+		}
+		target = steps.RaiseWhole(derivation.StepFloor, target, floor.Amount(res))
+		e.Target = e.Target.Set(res, target)
+		lower, upper := target, target
+		if v, ok := e.Lower.Get(res); ok {
+			lower = to.Continue(derivation.Lower).LowerWhole(derivation.StepTarget, v, target)
+		}
+		if v, ok := e.Upper.Get(res); ok {
+			upper = to.Continue(derivation.Upper).RaiseWhole(derivation.StepTarget, v, target)
+		}
+		e.Lower = e.Lower.Set(res, lower)
+		e.Upper = e.Upper.Set(res, upper)
+	}
+	return e
+}

@@ -1,0 +1,70 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A run of hours at low usage has many samples, and a short one with high usage few.
+func TestByRuns_oneShortRunNeedsMuch_targetIsEnoughForIt(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	target := func(kind string, runs int) cluster.Estimate {
+		w := cluster.Workload{Group: "batch", Kind: kind, Namespace: "shop", Name: "report"}
+		if kind == "Deployment" {
+			w.Group = "apps"
+		}
+		book := usage.NewStore(usage.DefaultConfig())
+		at := start
+		for i := range runs {
+			p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("report-", i)}, UID: fmt.Sprint(i), Top: w, Phase: cluster.Running,
+				Containers: []cluster.Container{{Name: "app"}}}
+			length, cores, bytes := 3*time.Hour, 0.1, 300.0*(1<<20)
+			if i == 1 {
+				length, cores, bytes = 3*time.Minute, 2, 900*(1<<20)
+			}
+			book.Track(p)
+			for end := at.Add(length); at.Before(end); at = at.Add(time.Minute) {
+				book.Tick(at)
+				book.Observe(usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: cores, Memory: bytes, Has: cluster.Both})
+			}
+			book.Forget(p.Key)
+			at = at.Add(time.Hour)
+		}
+		a := &cluster.Autoscaler{Target: w}
+		advice := Workload(DefaultParams(), Default(DefaultParams()), book, a, w, at)
+		if len(advice) != 1 {
+			t.Fatalf("%s: %d recommendations", kind, len(advice))
+		}
+		_, records := Explain(DefaultParams(), Default(DefaultParams()), book.All(w), a, at)
+		for _, res := range cluster.All {
+			steps := records[0].Of(res).Target
+			if last := steps[len(steps)-1].Result; int64(last) != advice[0].Target.Amount(res) {
+				t.Errorf("%s: the steps lead to %v %s, and the target is %d", kind, last, res, advice[0].Target.Amount(res))
+			}
+		}
+		return advice[0].Estimate
+	}
+	service, job, few := target("Deployment", 6), target("CronJob", 6), target("CronJob", 2)
+	if service.Target.CPU > 300 {
+		t.Errorf("the target by samples is %v, so the test shows nothing", service.Target)
+	}
+	if want := cluster.Amounts(2300, 900<<20*115/100); job.Target != want {
+		t.Errorf("target by runs %v, want %v", job.Target, want)
+	}
+	for _, res := range cluster.All {
+		if e := job; e.Lower.Amount(res) > e.Target.Amount(res) || e.Upper.Amount(res) < e.Target.Amount(res) || e.Lower.Amount(res) > service.Lower.Amount(res) {
+			t.Errorf("bounds %+v, want those by samples as far as they include the target", e)
+		}
+	}
+	example(t, fmt.Sprintf("The target is %g cores and %d MiB", float64(job.Target.CPU)/1000, job.Target.Memory>>20))
+	if few.Target.CPU > 300 {
+		t.Errorf("target %v after two runs, want that by samples", few.Target)
+	}
+}

@@ -1,0 +1,200 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package runs keeps what a container that runs to its end used in each of its last runs. A run is one pod of a Job or CronJob. It is stored with
+// the checkpoint of the container, in at most 900 bytes.
+package runs
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
+)
+
+const (
+	// Most is the largest number of runs that are kept.
+	Most = 30
+	// Least is the smallest number of measured runs that size a container.
+	Least = 3
+	// silent is how long a run has no sample until it has ended, although its end was not observed, in seconds.
+	silent = 600
+)
+
+// A Run is what a container used in one pod.
+type Run struct {
+	Pod     uint64 // a hash of its name
+	Started int64  // Unix seconds; the first observation if the start is not known
+	Last    int64  // Unix seconds of the last observation, which is the end of a run that has ended
+	Ended   bool
+	CPU     int64 // the highest sample, in millicores; 0 if there was none
+	Memory  int64 // the highest sample, or more after an OOM kill, in bytes; 0 if there was none
+}
+
+// Used returns the highest usage of a resource, in millicores or bytes; 0 if it was not measured.
+func (r *Run) Used(res cluster.Resource) int64 {
+	if res == cluster.CPU {
+		return r.CPU
+	}
+	return r.Memory
+}
+
+// Length returns how long the run took, or has taken so far.
+func (r *Run) Length() time.Duration { return time.Duration(r.Last-r.Started) * time.Second }
+
+// A Log has the last runs, in any order. Nil is an empty log.
+type Log struct{ runs []Run }
+
+// All returns the runs. The slice belongs to the log.
+func (l *Log) All() []Run {
+	if l == nil {
+		return nil
+	}
+	return l.runs
+}
+
+// Of returns the run of a pod, to be updated, and adds it if it is new. It started, or was first observed, at a time in Unix seconds. If the log is
+// full, the oldest run that has ended makes room. Of returns nil if none has, or if the new run is older.
+func (l *Log) Of(pod uint64, at int64) *Run {
+	oldest := -1
+	for i := range l.runs {
+		switch r := &l.runs[i]; {
+		case r.Pod == pod:
+			return r
+		case r.isOver(at) && (oldest < 0 || r.Started < l.runs[oldest].Started):
+			oldest = i
+		}
+	}
+	added := Run{Pod: pod, Started: at, Last: at}
+	switch {
+	case len(l.runs) < Most:
+		l.runs = append(l.runs, added)
+		return &l.runs[len(l.runs)-1]
+	case oldest < 0 || at <= l.runs[oldest].Started:
+		return nil
+	}
+	l.runs[oldest] = added
+	return &l.runs[oldest]
+}
+
+// Observe adds usage at a time, in Unix seconds: millicores and bytes, 0 for none.
+func (r *Run) Observe(at, millicores, bytes int64) {
+	r.CPU = max(r.CPU, millicores)
+	r.Memory = max(r.Memory, bytes)
+	r.Last = max(r.Last, at)
+}
+
+// Bound records the start and the end, in Unix seconds; 0 for one that is not known. A container that was restarted in the same pod has the first start.
+func (r *Run) Bound(started, ended int64) {
+	if started > 0 {
+		r.Started = min(r.Started, started)
+	}
+	r.Last = max(r.Last, ended, r.Started)
+	r.Ended = ended > 0
+}
+
+func (r *Run) isOver(now int64) bool { return r.Ended || now-r.Last > silent }
+
+// Percentile returns the highest usage that a share of the runs which have ended did not exceed, and the number of these runs in which the resource
+// was measured. It is 0 if there are none.
+func (l *Log) Percentile(res cluster.Resource, share float64, now time.Time) (used int64, n int) {
+	var all []int64
+	for _, r := range l.All() {
+		if v := r.Used(res); v > 0 && r.isOver(now.Unix()) {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	rank := int(math.Ceil(share*float64(len(all)) - 1e-9))
+	return all[min(max(rank, 1), len(all))-1], len(all)
+}
+
+// Merge adds the runs of another log. Of one that both have, the maxima count.
+func (l *Log) Merge(o *Log) *Log {
+	if len(o.All()) == 0 {
+		return l
+	}
+	out := &Log{runs: slices.Clone(l.All())}
+	for _, r := range o.runs {
+		i := slices.IndexFunc(out.runs, func(known Run) bool { return known.Pod == r.Pod })
+		if i < 0 {
+			out.runs = append(out.runs, r)
+			continue
+		}
+		known := &out.runs[i]
+		known.Observe(r.Last, r.CPU, r.Memory)
+		known.Started = min(known.Started, r.Started)
+		known.Ended = known.Ended || r.Ended
+	}
+	out.sort()
+	return out
+}
+
+// Present returns the log with no time after now: a clock that was ahead may have written it.
+func (l *Log) Present(now time.Time) *Log {
+	for i := range l.All() {
+		r := &l.runs[i]
+		r.Started = min(r.Started, now.Unix())
+		r.Last = min(r.Last, now.Unix())
+	}
+	return l
+}
+
+// sort sorts the runs by their start, and keeps the last ones.
+func (l *Log) sort() {
+	slices.SortFunc(l.runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Pod, b.Pod)) })
+	l.runs = slices.Delete(l.runs, 0, max(0, len(l.runs)-Most))
+}
+
+const (
+	maxSecond = 7_258_118_400 // the year 2200
+	maxAmount = 1e14
+)
+
+// Encode returns the stored form of a log, nil if it is empty.
+func (l *Log) Encode() []byte {
+	if len(l.All()) == 0 {
+		return nil
+	}
+	sorted := &Log{runs: slices.Clone(l.runs)}
+	sorted.sort()
+	c := codec.NewEncoder(nil)
+	sorted.code(c)
+	return c.Data()
+}
+
+// Decode returns a log from its stored form; nil for none.
+func Decode(data []byte) (*Log, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	l := new(Log)
+	c := codec.NewDecoder(data)
+	l.code(c)
+	if err := c.Finish("runs of a container"); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Log) code(c *codec.Coder) {
+	c.Version(1, 1, 1)
+	codec.Length(c, "number of runs", &l.runs, Most)
+	for i := range l.runs {
+		r := &l.runs[i]
+		c.Uint64("pod of a run", &r.Pod)
+		codec.Uvarint(c, "start of a run", &r.Started, maxSecond)
+		length := r.Last - r.Started
+		codec.Uvarint(c, "length of a run", &length, maxSecond)
+		r.Last = r.Started + length
+		c.Flags("flags of a run", &r.Ended)
+		codec.Uvarint(c, "CPU of a run", &r.CPU, maxAmount)
+		codec.Uvarint(c, "memory of a run", &r.Memory, maxAmount)
+	}
+}

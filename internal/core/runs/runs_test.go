@@ -1,0 +1,177 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+// logOf returns a log of runs of a minute each, an hour apart, that used so many bytes. All have ended.
+func logOf(bytes ...int64) *Log {
+	l := new(Log)
+	for i, b := range bytes {
+		at := int64(1_700_000_000 + 3600*i)
+		r := l.Of(uint64(i+1), at)
+		r.Observe(at+30, b, b)
+		r.Bound(at, at+60)
+	}
+	return l
+}
+
+var later = time.Unix(1_800_000_000, 0)
+
+func TestPercentile_runs_shareOfThemStaysAtOrBelow(t *testing.T) {
+	var many []int64
+	for i := range 40 {
+		many = append(many, int64(100-i)) // the first ten are displaced
+	}
+	for name, c := range map[string]struct {
+		log      *Log
+		share    float64
+		want     int64
+		measured int
+	}{
+		"none":                       {nil, 0.95, 0, 0},
+		"three":                      {logOf(5, 9, 7), 0.95, 9, 3},
+		"not measured do not count":  {logOf(5, 0, 7), 0.95, 7, 2},
+		"nineteen: the highest":      {logOf(many[21:]...), 0.95, 79, 19},
+		"twenty: the second highest": {logOf(many[20:]...), 0.95, 79, 20},
+		"the last thirty":            {logOf(many...), 0.95, 89, Most},
+		"median":                     {logOf(1, 2, 3, 4), 0.5, 2, 4},
+	} {
+		for _, res := range cluster.All {
+			if got, n := c.log.Percentile(res, c.share, later); got != c.want || n != c.measured {
+				t.Errorf("%s: %s %d of %d runs, want %d of %d", name, res, got, n, c.want, c.measured)
+			}
+		}
+	}
+}
+
+// The present usage of a run may be far from its highest.
+func TestPercentile_runGoesOn_doesNotCountYet(t *testing.T) {
+	l := logOf(5, 9, 7)
+	at := int64(1_700_100_000)
+	l.Of(99, at).Observe(at+30, 50, 50)
+	if got, n := l.Percentile(cluster.Memory, 1, time.Unix(at+60, 0)); got != 9 || n != 3 {
+		t.Errorf("%d of %d runs, want 9 of 3", got, n)
+	}
+	if got, n := l.Percentile(cluster.Memory, 1, time.Unix(at+31+silent, 0)); got != 50 || n != 4 {
+		t.Errorf("after a silence: %d of %d runs, want 50 of 4", got, n)
+	}
+}
+
+// A Job has 100 pods at a time: those that are kept are followed to their end.
+func TestOf_moreRunsAtOnceThanAreKept_noneIsDisplaced(t *testing.T) {
+	l := new(Log)
+	at := int64(1_700_000_000)
+	for minute := range int64(20) {
+		for pod := range uint64(100) {
+			if r := l.Of(pod, at+60*minute); r != nil {
+				r.Observe(at+60*minute, 100+minute, 100+minute)
+			}
+		}
+	}
+	if len(l.All()) != Most {
+		t.Fatalf("%d runs, want %d", len(l.All()), Most)
+	}
+	for _, r := range l.All() {
+		if r.Length() != 19*time.Minute || r.Memory != 119 {
+			t.Errorf("run %+v, want one of 19 minutes", r)
+		}
+	}
+}
+
+// The pods of old Jobs may exist for weeks. Their status is seen again in each pass.
+func TestOf_podsOfOldRunsStillExist_newerRunsStay(t *testing.T) {
+	l := logOf(make([]int64, 50)...)
+	before := l.Encode()
+	for range 3 {
+		for i := range 50 {
+			at := int64(1_700_000_000 + 3600*i)
+			if r := l.Of(uint64(i+1), at); r != nil {
+				r.Bound(at, at+60)
+			}
+		}
+	}
+	if !bytes.Equal(before, l.Encode()) {
+		t.Error("old runs have displaced newer ones")
+	}
+}
+
+func TestBound_containerIsRestarted_runGoesOnFromItsFirstStart(t *testing.T) {
+	l := new(Log)
+	at := int64(1_700_000_000)
+	r := l.Of(1, at+20)
+	r.Bound(at, 0)
+	r.Bound(at, at+60) // ended with an error
+	if !r.Ended || r.Length() != time.Minute {
+		t.Errorf("run %+v, want one of a minute that has ended", r)
+	}
+	r.Bound(at+70, 0)
+	r.Observe(at+100, 1, 1)
+	if r.Ended || r.Length() != 100*time.Second {
+		t.Errorf("run %+v, want one of 100 seconds that goes on", r)
+	}
+}
+
+func TestMerge_logsOverlap_eachRunCountsOnce(t *testing.T) {
+	a, b := logOf(5, 9, 7), logOf(6, 1, 8, 20)
+	merged := a.Merge(b)
+	if got, n := merged.Percentile(cluster.Memory, 1, later); got != 20 || n != 4 {
+		t.Errorf("%d of %d runs, want 20 of 4", got, n)
+	}
+	if got, _ := merged.Percentile(cluster.Memory, 0.25, later); got != 6 {
+		t.Errorf("the lowest maximum is %d, want 6", got)
+	}
+	if a.Merge(nil) != a || (*Log)(nil).Merge(a).Encode() == nil {
+		t.Error("an empty log changes the other one")
+	}
+	if n := len(logOf(make([]int64, Most)...).Merge(logOf(make([]int64, 2*Most)...)).All()); n != Most {
+		t.Errorf("%d runs, want %d", n, Most)
+	}
+}
+
+func TestEncode_fullLog_isSmallAndReadAgain(t *testing.T) {
+	l := new(Log)
+	for i := range Most {
+		at := int64(1_700_000_000 + 3600*i)
+		r := l.Of(uint64(i)<<40, at)
+		r.Observe(at, 128_000, 1<<40)
+		r.Bound(at, at+86400)
+	}
+	data := l.Encode()
+	if len(data) > 900 {
+		t.Errorf("%d bytes, want at most 900", len(data))
+	}
+	decoded, err := Decode(data)
+	if err != nil || !bytes.Equal(decoded.Encode(), data) {
+		t.Errorf("decoded %+v, error %v", decoded, err)
+	}
+	for n := range data {
+		if d, err := Decode(data[:n]); err == nil && n > 0 || n == 0 && d != nil {
+			t.Fatalf("the first %d bytes are a log", n)
+		}
+	}
+	if p := decoded.Present(time.Unix(1_700_000_000, 0)); p.All()[Most-1].Last > 1_700_000_000 {
+		t.Error("a run is in the future")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(logOf(1, 2, 3).Encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := Decode(data)
+		if err != nil {
+			return
+		}
+		if again, err := Decode(l.Encode()); err != nil || !bytes.Equal(again.Encode(), l.Encode()) {
+			t.Errorf("%+v, error %v", again, err)
+		}
+		_, _ = l.Present(later).Percentile(cluster.CPU, 0.95, later)
+	})
+}

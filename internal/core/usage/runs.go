@@ -1,0 +1,60 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/runs"
+)
+
+// hasRuns reports whether the pods of a workload run to their end.
+func hasRuns(w cluster.Workload) bool {
+	return w.Group == "batch" && (w.Kind == "Job" || w.Kind == "CronJob")
+}
+
+// run returns the run of a container in the pod with a name, to be updated; nil if it is not kept. at is its start or the present, in Unix seconds.
+func (wl *workload) run(s *ContainerHistory, pod string, at int64) *runs.Run {
+	if !wl.runs {
+		return nil
+	}
+	if s.runs == nil {
+		s.runs = new(runs.Log)
+	}
+	return s.runs.Of(hash(pod), at)
+}
+
+// observeRun adds a sample of a container to the run of its pod.
+func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluster.Set) {
+	r := wl.run(s, sample.Pod.Name, sample.At.Unix())
+	if r == nil {
+		return
+	}
+	var millicores, bytes int64
+	if taken.Has(cluster.CPU) {
+		millicores = int64(sample.CPU * 1000)
+	}
+	if taken.Has(cluster.Memory) {
+		bytes = int64(sample.Memory)
+	}
+	r.Observe(sample.At.Unix(), millicores, bytes)
+}
+
+// noteRun records the start and the end of a container in a pod.
+func (wl *workload) noteRun(s *ContainerHistory, p *cluster.Pod, c *cluster.Container) {
+	started, ended := p.StartOf(c), int64(0)
+	if c.Exit != nil && c.Exit.Now {
+		started, ended = c.Exit.Started.Unix(), c.Exit.Finished.Unix()
+	}
+	if !wl.runs || started <= 0 || started > maxSecond || ended > maxSecond {
+		return
+	}
+	r := wl.run(s, p.Name, started)
+	if r == nil {
+		return
+	}
+	before := *r
+	if r.Bound(started, ended); *r != before {
+		s.version++
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+var report = cluster.Workload{Group: "batch", Kind: "CronJob", Namespace: "shop", Name: "report"}
+
+// ran makes a pod of a workload run for a time, with a sample after each ten seconds of it. It is killed at its end if killed is true. It returns
+// the pod as it is seen afterwards.
+func (b *Store) ran(w cluster.Workload, name string, at time.Time, length time.Duration, cores, bytes float64, killed bool) *cluster.Pod {
+	p := podOf(w, name, "app")
+	p.Started = at
+	p.Containers[0].Delay = p.DelayOf(at.Unix())
+	b.Tick(at)
+	b.Track(p)
+	for after := 10 * time.Second; after < length; after += 10 * time.Second {
+		b.Tick(at.Add(after))
+		b.Observe(sample(p, "app", at.Add(after), cores, bytes))
+	}
+	ended := *p
+	ended.Phase = cluster.Succeeded
+	ended.Containers = []cluster.Container{p.Containers[0]}
+	ended.Containers[0].Exit = &cluster.Exit{Started: at, Finished: at.Add(length), Now: true, OOM: killed, Kills: 1}
+	b.Tick(at.Add(length))
+	b.Track(&ended)
+	b.ObserveExits(&ended)
+	return &ended
+}
+
+func TestRuns_podsOfACronJob_areRunsAlsoAfterARestart(t *testing.T) {
+	b := newBook()
+	b.Configure(report, nil)
+	var pods []*cluster.Pod
+	for i, length := range []time.Duration{5 * time.Second, time.Minute, 2 * time.Minute} {
+		pods = append(pods, b.ran(report, fmt.Sprint("report-", i), noon.Add(time.Duration(i)*time.Hour), length, 0.1*float64(i), float64(i)*100*mib, false))
+	}
+	check := func(b *Store) {
+		t.Helper()
+		all := b.Series(report, "app").Runs().All()
+		if len(all) != 3 || all[0].Length() != 5*time.Second || all[0].Memory != 0 || all[2].Length() != 2*time.Minute || all[2].CPU != 200 || all[2].Memory != 200*mib || !all[2].Ended {
+			t.Errorf("runs %+v", all)
+		}
+	}
+	check(b)
+	c, ok := b.Checkpoint(report, "app", noon.Add(4*time.Hour))
+	if !ok {
+		t.Fatal("there is no checkpoint")
+	}
+	b.Saved(report, "app", c)
+	for _, p := range pods { // their status does not change
+		b.Track(p)
+	}
+	if pending := b.Pending(noon.Add(5 * time.Hour)); len(pending) > 0 {
+		t.Errorf("pending %v, although nothing was observed", pending)
+	}
+	next := newBook()
+	next.Tick(noon.Add(4 * time.Hour))
+	next.Configure(report, nil)
+	for _, p := range pods {
+		next.Track(p)
+	}
+	if err := next.Restore(report, "app", c); err != nil {
+		t.Fatal(err)
+	}
+	check(next)
+}
+
+func TestRuns_OOMKill_countsAsMoreUsage(t *testing.T) {
+	b := newBook()
+	b.ran(report, "report-1", noon, time.Minute, 0.1, 300*mib, true)
+	if used, _ := b.Series(report, "app").Runs().Percentile(cluster.Memory, 1, noon.Add(time.Hour)); used < 360*mib {
+		t.Errorf("%d MiB, want more than the memory with which it was killed", used/mib)
+	}
+}
+
+func TestRuns_otherWorkloadsOrSwitchedOff_areNotKept(t *testing.T) {
+	b := newBook()
+	b.ran(cart, "cart-1", noon, time.Minute, 0.1, 300*mib, false)
+	if b.Series(cart, "app").Runs() != nil {
+		t.Error("a Deployment has runs")
+	}
+	kept := newBook()
+	kept.ran(report, "report-1", noon, time.Minute, 0.1, 300*mib, false)
+	c, _ := kept.Checkpoint(report, "app", noon.Add(time.Hour))
+	config := DefaultConfig()
+	config.Runs = false
+	off := NewStore(config)
+	if err := off.Restore(report, "app", c); err != nil {
+		t.Fatal(err)
+	}
+	off.ran(report, "report-2", noon.Add(time.Hour), time.Minute, 0.1, 300*mib, false)
+	if off.Series(report, "app").Runs() != nil {
+		t.Error("runs are kept, although they are switched off")
+	}
+}
