@@ -114,3 +114,21 @@ func TestContinues_formerWorkloadIsDeletedLater_historyIsAddedThen(t *testing.T)
 		})
 	}
 }
+
+// Model state is of one workload. That which covers more time is used.
+func TestContinues_successorIsOlderThanItsPredecessorWas_keepsItsModelState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, small := renamed(t, "balanced", false)
+		b.change("new", func(a *cluster.Autoscaler) { a.Rules.Continues = "" })
+		b.run(72 * time.Hour)
+		b.change("new", func(a *cluster.Autoscaler) { a.Rules.Continues = "large" })
+		before := b.advice("new", "app").Target
+		r := b.run(10 * time.Minute)
+		if n := r.usageStore.Series(small, "app").Seen(cluster.CPU).Count; n < 2*(72+26)*60-60 {
+			t.Errorf("%d samples, want those of both", n)
+		}
+		if got := b.advice("new", "app").Target; got.Memory > 2*before.Memory {
+			t.Errorf("target %v, before %v", got, before)
+		}
+	})
+}

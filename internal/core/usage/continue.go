@@ -41,6 +41,7 @@ func (s *ContainerHistory) succeed(from *ContainerHistory, c *clock) error {
 	if !known && from.restored != nil {
 		state = from.restored.history // no extension has decoded it
 	}
+	state.Updated = state.LastSample // it is not newer than that of the successor
 	err := s.recall(state, c)
 	s.absorbOOM(from)
 	if s.load.starts {
