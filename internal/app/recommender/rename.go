@@ -33,7 +33,7 @@ func (r *recommender) continueHistories(now time.Time, v *view) {
 		}
 		if len(containers) > 0 {
 			r.log.Info("Continuing the usage history of a former workload", slog.String("vpa", v.governing[w].Key.String()),
-				slog.String("former", of.String()), slog.String("containers", strings.Join(containers, ", ")))
+				slog.String("from", of.String()), slog.String("containers", strings.Join(containers, ", ")))
 		}
 	}
 }
