@@ -15,6 +15,9 @@ import (
 // runShare is the share of the runs of a Job or CronJob that a target does not exceed: of 30 runs all but one, of up to 19 all.
 const runShare = 0.95
 
+// killCounts is how long an OOM kill counts in full, and not as one run of many.
+const killCounts = 24 * time.Hour
+
 // byRuns replaces the target of a container that runs to its end by the highest usage in its last runs, with the margin:
 //
 //	target = max(floor, P_95 of the maxima of the runs · (1+margin))
@@ -32,6 +35,12 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		base := steps.Whole(derivation.StepRuns, used)
 		if steps != nil {
 			*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
+		}
+		if killed, needed := s.LastOOM(); res == cluster.Memory && now.Sub(killed) < killCounts { // also one of a run that goes on
+			base = steps.RaiseWhole(derivation.StepRaised, base, needed)
+			if steps != nil {
+				steps.Evidence().Until = killed.Add(killCounts)
+			}
 		}
 		target := steps.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*p.Margin))
 		if steps != nil {

@@ -68,3 +68,33 @@ func TestByRuns_oneShortRunNeedsMuch_targetIsEnoughForIt(t *testing.T) {
 		t.Errorf("target %v after two runs, want that by samples", few.Target)
 	}
 }
+
+// A pod of a Job that restarts its container (restartPolicy OnFailure) is one run, which does not end while it is killed again and again.
+func TestByRuns_runThatGoesOnIsKilled_targetIsMoreAtOnce(t *testing.T) {
+	w := cluster.Workload{Group: "batch", Kind: "CronJob", Namespace: "shop", Name: "report"}
+	book := usage.NewStore(usage.DefaultConfig())
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var p *cluster.Pod
+	for i := range 31 {
+		p = &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("report-", i)}, UID: fmt.Sprint(i), Top: w, Phase: cluster.Running,
+			Containers: []cluster.Container{{Name: "app"}}}
+		at = at.Add(20 * time.Minute)
+		book.Tick(at)
+		book.Track(p)
+		book.Observe(usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: 0.1, Memory: 300 << 20, Has: cluster.Both})
+	}
+	target := func() int64 {
+		return Workload(DefaultParams(), Default(DefaultParams()), book, &cluster.Autoscaler{Target: w}, w, at)[0].Target.Memory
+	}
+	if got := target(); got != 300<<20*115/100 {
+		t.Errorf("target %d before the kill", got)
+	}
+	book.ObserveOOM(usage.OOM{Pod: p.Key, Container: "app", At: at, Memory: 400 << 20})
+	if got := target(); got < 500<<20*115/100 {
+		t.Errorf("target %d MiB after an OOM kill with 400 MiB", got>>20)
+	}
+	at = at.Add(25 * time.Hour)
+	if got := target(); got > 400<<20 {
+		t.Errorf("target %d MiB a day later, want that of 95 %% of the runs", got>>20)
+	}
+}

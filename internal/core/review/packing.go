@@ -76,13 +76,24 @@ func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
 		level, ok := p.PodLevel.Requests.Get(res)
 		switch sum := total.Amount(res); {
 		case !ok:
-		case sum == own.Amount(res): // no container changes
+		case !anyChanges(p, wanted, res):
 			total = total.Set(res, level)
 		case !allRequest(p, wanted, res):
 			total = total.Set(res, max(level+sum-own.Amount(res), sum))
 		}
 	}
 	return total
+}
+
+// anyChanges reports whether wanted has another request for a resource than a sized container has.
+func anyChanges(p *cluster.Pod, wanted []cluster.Resources, res cluster.Resource) bool {
+	for i := range wanted {
+		have, _ := p.Containers[i].Running()
+		if to, ok := wanted[i].Get(res); ok && p.Containers[i].IsSized() && (to != have.Amount(res) || !have.Has.Has(res)) {
+			return true
+		}
+	}
+	return false
 }
 
 // allRequest reports whether all sized containers have a request for a resource in wanted. Then podfit sets the pod-level request to their sum.

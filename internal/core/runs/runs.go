@@ -57,14 +57,17 @@ func (l *Log) All() []Run {
 }
 
 // Of returns the run of a pod, to be updated, and adds it if it is new. It started, or was first observed, at a time in Unix seconds. If the log is
-// full, the oldest run that has ended makes room. Of returns nil if none has, or if the new run is older.
-func (l *Log) Of(pod uint64, at int64) *Run {
+// full, the oldest run that has ended without being measured makes room, or else the oldest one that has ended. Of returns nil if none has, or if
+// the new run is older. A run that was over when it was first seen is not measured, and takes the place of none that was.
+func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	oldest := -1
 	for i := range l.runs {
 		switch r := &l.runs[i]; {
 		case r.Pod == pod:
 			return r
-		case r.isOver(at) && (oldest < 0 || r.Started < l.runs[oldest].Started):
+		case !r.isOver(at) || over && r.isMeasured():
+		case oldest < 0 || r.isMeasured() != l.runs[oldest].isMeasured() && !r.isMeasured() ||
+			r.isMeasured() == l.runs[oldest].isMeasured() && r.Started < l.runs[oldest].Started:
 			oldest = i
 		}
 	}
@@ -95,6 +98,8 @@ func (r *Run) Bound(started, ended int64) {
 	r.Last = max(r.Last, ended, r.Started)
 	r.Ended = ended > 0
 }
+
+func (r *Run) isMeasured() bool { return r.CPU > 0 || r.Memory > 0 }
 
 func (r *Run) isOver(now int64) bool { return r.Ended || now-r.Last > silent }
 

@@ -16,7 +16,7 @@ func logOf(bytes ...int64) *Log {
 	l := new(Log)
 	for i, b := range bytes {
 		at := int64(1_700_000_000 + 3600*i)
-		r := l.Of(uint64(i+1), at)
+		r := l.Of(uint64(i+1), at, false)
 		r.Observe(at+30, b, b)
 		r.Bound(at, at+60)
 	}
@@ -56,7 +56,7 @@ func TestPercentile_runs_shareOfThemStaysAtOrBelow(t *testing.T) {
 func TestPercentile_runGoesOn_doesNotCountYet(t *testing.T) {
 	l := logOf(5, 9, 7)
 	at := int64(1_700_100_000)
-	l.Of(99, at).Observe(at+30, 50, 50)
+	l.Of(99, at, false).Observe(at+30, 50, 50)
 	if got, n := l.Percentile(cluster.Memory, 1, time.Unix(at+60, 0)); got != 9 || n != 3 {
 		t.Errorf("%d of %d runs, want 9 of 3", got, n)
 	}
@@ -71,7 +71,7 @@ func TestOf_moreRunsAtOnceThanAreKept_noneIsDisplaced(t *testing.T) {
 	at := int64(1_700_000_000)
 	for minute := range int64(20) {
 		for pod := range uint64(100) {
-			if r := l.Of(pod, at+60*minute); r != nil {
+			if r := l.Of(pod, at+60*minute, false); r != nil {
 				r.Observe(at+60*minute, 100+minute, 100+minute)
 			}
 		}
@@ -93,7 +93,7 @@ func TestOf_podsOfOldRunsStillExist_newerRunsStay(t *testing.T) {
 	for range 3 {
 		for i := range 50 {
 			at := int64(1_700_000_000 + 3600*i)
-			if r := l.Of(uint64(i+1), at); r != nil {
+			if r := l.Of(uint64(i+1), at, true); r != nil {
 				r.Bound(at, at+60)
 			}
 		}
@@ -103,10 +103,34 @@ func TestOf_podsOfOldRunsStillExist_newerRunsStay(t *testing.T) {
 	}
 }
 
+// Runs of a few seconds have no sample, and there may be many of them.
+func TestOf_manyRunsAreNotMeasured_measuredOnesStay(t *testing.T) {
+	l := logOf(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	for i := range int64(3 * Most) {
+		at := 1_700_100_000 + 10*i
+		if r := l.Of(uint64(1000+i), at, i%2 == 0); r != nil {
+			r.Bound(at, at+5)
+		}
+	}
+	if used, n := l.Percentile(cluster.CPU, 1, later); used != 10 || n != 10 {
+		t.Errorf("%d of %d measured runs, want 10 of 10", used, n)
+	}
+	full := logOf(make([]int64, 1)...)
+	for i := range int64(Most + 10) {
+		full.Of(uint64(100+i), 1_700_200_000+i, false).Observe(1_700_200_000+i, 1, 1)
+		full.Of(uint64(100+i), 1_700_200_000+i, false).Bound(0, 1_700_200_001+i)
+	}
+	for i := range uint64(10) { // the pods of the first ones still exist
+		if full.Of(100+i, 1_700_300_000, true) != nil {
+			t.Error("a run that is not measured takes the place of one that is")
+		}
+	}
+}
+
 func TestBound_containerIsRestarted_runGoesOnFromItsFirstStart(t *testing.T) {
 	l := new(Log)
 	at := int64(1_700_000_000)
-	r := l.Of(1, at+20)
+	r := l.Of(1, at+20, false)
 	r.Bound(at, 0)
 	r.Bound(at, at+60) // ended with an error
 	if !r.Ended || r.Length() != time.Minute {
@@ -140,7 +164,7 @@ func TestEncode_fullLog_isSmallAndReadAgain(t *testing.T) {
 	l := new(Log)
 	for i := range Most {
 		at := int64(1_700_000_000 + 3600*i)
-		r := l.Of(uint64(i)<<40, at)
+		r := l.Of(uint64(i)<<40, at, false)
 		r.Observe(at, 128_000, 1<<40)
 		r.Bound(at, at+86400)
 	}

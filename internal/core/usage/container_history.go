@@ -42,9 +42,10 @@ type ContainerHistory struct {
 
 // A record is what is stored beside usage.
 type record struct {
-	starts  *startup.Starts // the last starts; nil for none, and without Store.LearnStarts
-	changes *changelog.Log  // of the recommendation
-	runs    *runs.Log       // the last runs; nil for a workload whose pods do not run to their end
+	starts  *startup.Starts  // the last starts; nil for none, and without Store.LearnStarts
+	changes *changelog.Log   // of the recommendation
+	former  cluster.Workload // whose history was added (Store.Continue); not stored
+	runs    *runs.Log        // the last runs; nil for a workload whose pods do not run to their end
 }
 
 // Container returns the container's name.

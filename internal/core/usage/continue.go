@@ -20,9 +20,10 @@ func (b *Store) Continue(successor, former cluster.Workload) (containers []strin
 	var errs []error
 	for _, from := range b.All(former) {
 		to := b.Series(successor, from.container)
-		if to == nil || to.instances == nil || from.lastSeen() == 0 || to.first() != 0 && seconds(to.first()) <= seconds(from.first()) {
+		if to == nil || to.instances == nil || to.former == former || from.lastSeen() == 0 || to.first() != 0 && seconds(to.first()) <= seconds(from.first()) {
 			continue
 		}
+		to.former = former
 		if err := to.succeed(from, &b.clock); err != nil {
 			errs = append(errs, fmt.Errorf("continue the history of container %s of %s: %w", from.container, former, err))
 			continue

@@ -63,4 +63,14 @@ func TestContinue_formerWorkload_isAddedOnceAndStays(t *testing.T) {
 	if pending := b.Pending(noon.Add(time.Hour)); !slices.Contains(pending, Ref{Workload: basket, Container: "app"}) {
 		t.Errorf("pending %v, want the successor, so that a restart does not lose it", pending)
 	}
+	earlier := podOf(cart, "cart-2", "app") // older usage, as from Prometheus
+	fork := b.Fork("shop")
+	fork.Track(earlier)
+	fork.Observe(sample(earlier, "app", noon.Add(-time.Hour), 2, 900*mib))
+	if err := b.Absorb(fork); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := b.Continue(basket, cart); err != nil || len(names) > 0 {
+		t.Errorf("with older usage: containers %v, error %v; want none, because the rest would count twice", names, err)
+	}
 }

@@ -44,7 +44,7 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 		series.oomBytes = needed
 	}
 	series.version++
-	if r := series.load.run(series, kill.Pod.Name, seconds(at)); r != nil {
+	if r := series.load.run(series, kill.Pod.Name, seconds(at), false); r != nil {
 		r.Observe(seconds(at), 0, needed)
 	}
 	if series.extension != nil {

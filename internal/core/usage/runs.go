@@ -13,20 +13,21 @@ func hasRuns(w cluster.Workload) bool {
 	return w.Group == "batch" && (w.Kind == "Job" || w.Kind == "CronJob")
 }
 
-// run returns the run of a container in the pod with a name, to be updated; nil if it is not kept. at is its start or the present, in Unix seconds.
-func (wl *workload) run(s *ContainerHistory, pod string, at int64) *runs.Run {
+// run returns the run of a container in the pod with a name, to be updated; nil if it is not kept. at is its start or the present, in Unix
+// seconds. over is true if it has ended.
+func (wl *workload) run(s *ContainerHistory, pod string, at int64, over bool) *runs.Run {
 	if !wl.runs {
 		return nil
 	}
 	if s.runs == nil {
 		s.runs = new(runs.Log)
 	}
-	return s.runs.Of(hash(pod), at)
+	return s.runs.Of(hash(pod), at, over)
 }
 
 // observeRun adds a sample of a container to the run of its pod.
 func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluster.Set) {
-	r := wl.run(s, sample.Pod.Name, sample.At.Unix())
+	r := wl.run(s, sample.Pod.Name, sample.At.Unix(), false)
 	if r == nil {
 		return
 	}
@@ -40,16 +41,17 @@ func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluste
 	r.Observe(sample.At.Unix(), millicores, bytes)
 }
 
-// noteRun records the start and the end of a container in a pod.
-func (wl *workload) noteRun(s *ContainerHistory, p *cluster.Pod, c *cluster.Container) {
+// noteRun records the start and the end of a container in a pod. now is in Unix seconds; times after it are those of a clock that is ahead.
+func (wl *workload) noteRun(s *ContainerHistory, p *cluster.Pod, c *cluster.Container, now int64) {
 	started, ended := p.StartOf(c), int64(0)
 	if c.Exit != nil && c.Exit.Now {
 		started, ended = c.Exit.Started.Unix(), c.Exit.Finished.Unix()
 	}
-	if !wl.runs || started <= 0 || started > maxSecond || ended > maxSecond {
+	if !wl.runs || started <= 0 || now <= 0 {
 		return
 	}
-	r := wl.run(s, p.Name, started)
+	started, ended = min(started, now), min(ended, now)
+	r := wl.run(s, p.Name, started, ended > 0)
 	if r == nil {
 		return
 	}

@@ -137,7 +137,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 		tracked = b.enter(observed, uid)
 		b.pods[observed.Key] = tracked
 	}
-	tracked.note(observed)
+	tracked.note(observed, seconds(b.now))
 	tracked.setLive(observed.Live())
 	return true
 }
@@ -422,8 +422,8 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	return tracked
 }
 
-// note records requests, limits and starts of the containers of a tracked pod.
-func (t *pod) note(p *cluster.Pod) {
+// note records requests, limits and starts of the containers of a tracked pod. now is in Unix seconds.
+func (t *pod) note(p *cluster.Pod, now int64) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -438,7 +438,7 @@ func (t *pod) note(p *cluster.Pod) {
 			Started:     p.StartOf(c),
 		}
 		t.instances[next].noteStart(p, c)
-		t.workload.noteRun(t.instances[next].series, p, c)
+		t.workload.noteRun(t.instances[next].series, p, c, now)
 		next++
 	}
 }

@@ -278,11 +278,23 @@ func (k *Checkpointer) restoreCheckpoints(now time.Time, ours []*cluster.Autosca
 	}
 }
 
-// RestoreFormer adds the loaded history of workloads that no longer exist to the usage store, whichever VPA it was stored for.
+// RestoreFormer adds the loaded history of workloads that no longer exist to the usage store, whichever VPA it was stored for: the newest one of a
+// container.
 func (k *Checkpointer) RestoreFormer(now time.Time, gone map[cluster.Workload]bool) {
+	var keys []checkpoint.Key
 	for key, c := range k.loadedCheckpoints {
+		if gone[c.Workload] {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(x, y checkpoint.Key) int {
+		newer := k.loadedCheckpoints[y].Updated.Compare(k.loadedCheckpoints[x].Updated)
+		return cmp.Or(newer, x.Autoscaler.Compare(y.Autoscaler), strings.Compare(x.Container, y.Container))
+	})
+	for _, key := range keys {
+		c := k.loadedCheckpoints[key]
 		ref := usage.Ref{Workload: c.Workload, Container: key.Container}
-		if _, done := k.savedAt[ref]; done || !gone[c.Workload] {
+		if _, done := k.savedAt[ref]; done {
 			continue
 		}
 		k.savedAt[ref] = now // whether it can be restored or not
