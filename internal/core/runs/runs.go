@@ -60,8 +60,11 @@ func (l *Log) All() []Run {
 // full, the oldest run that has ended without being measured makes room, or else the oldest one that has ended. Of returns nil if none has, or if
 // the new run is older. A run that was over when it was first seen is not measured, and takes the place of none that was.
 func (l *Log) Of(pod uint64, at int64, over bool) *Run {
-	oldest := -1
+	oldest, measured := -1, 0
 	for i := range l.runs {
+		if l.runs[i].isOver(at) && l.runs[i].isMeasured() {
+			measured++
+		}
 		switch r := &l.runs[i]; {
 		case r.Pod == pod:
 			return r
@@ -76,7 +79,7 @@ func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	case len(l.runs) < Most:
 		l.runs = append(l.runs, added)
 		return &l.runs[len(l.runs)-1]
-	case oldest < 0 || at <= l.runs[oldest].Started:
+	case oldest < 0 || at <= l.runs[oldest].Started || l.runs[oldest].isMeasured() && measured <= Most/2: // many run at the same time
 		return nil
 	}
 	l.runs[oldest] = added
@@ -154,6 +157,13 @@ func (l *Log) Present(now time.Time) *Log {
 // sort sorts the runs by their start, and keeps the last ones.
 func (l *Log) sort() {
 	slices.SortFunc(l.runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Pod, b.Pod)) })
+	for i := 0; len(l.runs) > Most && i < len(l.runs); { // those that were not measured go first
+		if l.runs[i].Ended && !l.runs[i].isMeasured() {
+			l.runs = slices.Delete(l.runs, i, i+1)
+			continue
+		}
+		i++
+	}
 	l.runs = slices.Delete(l.runs, 0, max(0, len(l.runs)-Most))
 }
 

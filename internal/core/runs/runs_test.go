@@ -5,6 +5,7 @@ package runs
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,6 +125,26 @@ func TestOf_manyRunsAreNotMeasured_measuredOnesStay(t *testing.T) {
 		if full.Of(100+i, 1_700_300_000, true) != nil {
 			t.Error("a run that is not measured takes the place of one that is")
 		}
+	}
+}
+
+func TestOf_manyPodsRunAtOnce_halfOfTheMeasuredRunsStay(t *testing.T) {
+	l := logOf(slices.Repeat([]int64{7}, Most)...)
+	for i := range int64(3 * Most) {
+		l.Of(uint64(1000+i), 1_700_200_000, false)
+	}
+	if _, n := l.Percentile(cluster.Memory, 1, time.Unix(1_700_200_030, 0)); n < Most/2 {
+		t.Errorf("%d measured runs are left of %d", n, Most)
+	}
+}
+
+func TestMerge_newerRunsWereNotMeasured_measuredOnesStay(t *testing.T) {
+	newer := new(Log)
+	for i := range int64(Most) {
+		newer.Of(uint64(1000+i), 1_700_200_000+100*i, true).Bound(0, 1_700_200_005+100*i)
+	}
+	if _, n := newer.Merge(logOf(1, 2, 3, 4, 5)).Percentile(cluster.Memory, 1, later); n != 5 {
+		t.Errorf("%d measured runs are left of 5", n)
 	}
 }
 
