@@ -252,7 +252,7 @@ func (c *Config) checkpointer() history.CheckpointerConfig {
 //	configure      prepares the usage store for these workloads: it must not load or observe anything for others
 //	restore        loads stored history into the prepared workloads, before new samples
 //	track          adds pods, before their samples
-//	continue       adds the history of former workloads to tracked pods, before the first recommendation for them
+//	continueFormer adds the history of former names of workloads (podfit.dev/continues), before the first recommendation
 //	mergeHistory   adds history from Prometheus to tracked pods, before new samples
 //	observe        adds samples
 //	prune          removes old history. Samples of this pass are new, so their history stays
@@ -275,7 +275,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	watch.Step("LoadVPAs")
 
 	r.track(v)
-	r.continueHistories(now, v)
+	r.continueFormer(now, v)
 	r.mergeHistory(now)
 	watch.Step("LoadPods")
 

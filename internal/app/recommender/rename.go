@@ -11,9 +11,9 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// continueHistories adds the usage history of a former workload to that of its successor, which has another name (annotation
+// continueFormer adds the usage history of a former workload to that of its successor, which has another name (annotation
 // podfit.dev/continues), once the former workload is gone.
-func (r *recommender) continueHistories(now time.Time, v *view) {
+func (r *recommender) continueFormer(now time.Time, v *view) {
 	former := map[cluster.Workload]cluster.Workload{} // by successor
 	gone := map[cluster.Workload]bool{}
 	for w, a := range v.governing {
@@ -29,10 +29,10 @@ func (r *recommender) continueHistories(now time.Time, v *view) {
 	for w, of := range former {
 		containers, err := r.usageStore.Continue(w, of)
 		if err != nil {
-			r.log.Warn("Cannot continue the usage history of a former workload", slog.String("vpa", v.governing[w].Key.String()), slog.Any("error", err))
+			r.log.Warn("Cannot add all usage history of the former name of a workload", slog.String("vpa", v.governing[w].Key.String()), slog.Any("error", err))
 		}
 		if len(containers) > 0 {
-			r.log.Info("Continuing the usage history of a former workload", slog.String("vpa", v.governing[w].Key.String()),
+			r.log.Info("Added the usage history of the former name of a workload", slog.String("vpa", v.governing[w].Key.String()),
 				slog.String("from", of.String()), slog.String("containers", strings.Join(containers, ", ")))
 		}
 	}

@@ -22,6 +22,7 @@ const killCounts = 24 * time.Hour
 //
 //	target = max(floor, P_95 of the maxima of the runs · (1+margin))
 //
+// For memory, what an OOM kill of the last day needed is used if it is more than P_95.
 // The bounds of the estimate stay, as far as they include the target. A resource that was measured in fewer than runs.Least runs that have ended
 // keeps its estimate.
 func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor cluster.Resources, now time.Time, record *derivation.Record) cluster.Estimate {

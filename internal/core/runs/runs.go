@@ -20,7 +20,7 @@ const (
 	Most = 30
 	// Least is the smallest number of measured runs that size a container.
 	Least = 3
-	// silent is how long a run has no sample until it has ended, although its end was not observed, in seconds.
+	// silent is the time without a sample after which a run counts as ended, in seconds: its end may not have been observed.
 	silent = 600
 )
 
@@ -57,8 +57,9 @@ func (l *Log) All() []Run {
 }
 
 // Of returns the run of a pod, to be updated, and adds it if it is new. It started, or was first observed, at a time in Unix seconds. If the log is
-// full, the oldest run that has ended without being measured makes room, or else the oldest one that has ended. Of returns nil if none has, or if
-// the new run is older. A run that was over when it was first seen is not measured, and takes the place of none that was.
+// full, the oldest run that has ended without a sample is removed, or else the oldest run that has ended. Of returns nil if no run can be removed:
+// none has ended, the new run is older, or only half of the log still has runs with samples that have ended. over is true if the new run has
+// already ended: it will have no sample, so no run with samples is removed for it.
 func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	oldest, measured := -1, 0
 	for i := range l.runs {
@@ -79,7 +80,7 @@ func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	case len(l.runs) < Most:
 		l.runs = append(l.runs, added)
 		return &l.runs[len(l.runs)-1]
-	case oldest < 0 || at <= l.runs[oldest].Started || l.runs[oldest].isMeasured() && measured <= Most/2: // many run at the same time
+	case oldest < 0 || at <= l.runs[oldest].Started || l.runs[oldest].isMeasured() && measured <= Most/2:
 		return nil
 	}
 	l.runs[oldest] = added
@@ -93,7 +94,8 @@ func (r *Run) Observe(at, millicores, bytes int64) {
 	r.Last = max(r.Last, at)
 }
 
-// Bound records the start and the end, in Unix seconds; 0 for one that is not known. A container that was restarted in the same pod has the first start.
+// Bound records the start and the end, in Unix seconds; 0 for one that is not known. After a restart in the same pod, the
+// first start counts.
 func (r *Run) Bound(started, ended int64) {
 	if started > 0 {
 		r.Started = min(r.Started, started)
@@ -123,7 +125,7 @@ func (l *Log) Percentile(res cluster.Resource, share float64, now time.Time) (us
 	return all[min(max(rank, 1), len(all))-1], len(all)
 }
 
-// Merge adds the runs of another log. Of one that both have, the maxima count.
+// Merge returns the runs of both logs. A run that is in both has the higher values.
 func (l *Log) Merge(o *Log) *Log {
 	if len(o.All()) == 0 {
 		return l
@@ -154,10 +156,10 @@ func (l *Log) Present(now time.Time) *Log {
 	return l
 }
 
-// sort sorts the runs by their start, and keeps the last ones.
+// sort sorts the runs by their start. If there are too many, it removes those that have ended without a sample, and then the oldest.
 func (l *Log) sort() {
 	slices.SortFunc(l.runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Pod, b.Pod)) })
-	for i := 0; len(l.runs) > Most && i < len(l.runs); { // those that were not measured go first
+	for i := 0; len(l.runs) > Most && i < len(l.runs); {
 		if l.runs[i].Ended && !l.runs[i].isMeasured() {
 			l.runs = slices.Delete(l.runs, i, i+1)
 			continue

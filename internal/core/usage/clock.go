@@ -83,6 +83,7 @@ func older(reference time.Time, lead, halfLife time.Duration) time.Time {
 
 // rewind moves all times in the future to the present, after the clock has been set back.
 func (s *ContainerHistory) rewind(c *clock) {
+	s.runs = s.runs.Present(stamp(c.now))
 	interval := s.rules.interval
 	lead := c.lead(max(s.cpu.last, s.memory.last))
 	s.CPU.Age(int(lead / s.CPU.HalfLife()))

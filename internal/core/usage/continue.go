@@ -25,7 +25,7 @@ func (b *Store) Continue(successor, former cluster.Workload) (containers []strin
 		}
 		to.former = former
 		if err := to.succeed(from, &b.clock); err != nil {
-			errs = append(errs, fmt.Errorf("continue the history of container %s of %s: %w", from.container, former, err))
+			errs = append(errs, fmt.Errorf("add the history of container %s of the former workload %s: %w", from.container, former, err))
 			continue
 		}
 		containers = append(containers, from.container)

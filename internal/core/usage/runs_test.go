@@ -101,3 +101,16 @@ func TestRuns_otherWorkloadsOrSwitchedOff_areNotKept(t *testing.T) {
 		t.Error("runs are kept, although they are switched off")
 	}
 }
+
+// Runs of the future would keep those of the present out of a full log.
+func TestRuns_clockIsSetBack_areNotInTheFuture(t *testing.T) {
+	b := newBook()
+	b.Configure(report, nil)
+	b.ran(report, "report-1", noon.Add(48*time.Hour), time.Minute, 0.1, 300*mib, false)
+	b.Tick(noon)
+	for _, r := range b.Series(report, "app").Runs().All() {
+		if r.Started > noon.Unix() || r.Last > noon.Unix() {
+			t.Errorf("run %+v at %d", r, noon.Unix())
+		}
+	}
+}

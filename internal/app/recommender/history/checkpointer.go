@@ -304,7 +304,7 @@ func (k *Checkpointer) RestoreFormer(now time.Time, gone map[cluster.Workload]bo
 			}
 		}
 		if err := k.usageStore.Restore(c.Workload, key.Container, c); err != nil {
-			k.log.Warn("Cannot restore a checkpoint of a workload that no longer exists",
+			k.log.Warn("Cannot read the checkpoint of a deleted workload, so its usage history is not added to the workload that replaces it",
 				slog.String("vpa", key.Autoscaler.String()), slog.String("container", key.Container), slog.Any("error", err))
 		}
 	}

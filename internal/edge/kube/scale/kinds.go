@@ -157,6 +157,7 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 	for _, since := range k.asked {
 		if began.Sub(since) < kindsYoung {
 			k.askAgain()
+			break
 		}
 	}
 	return nil
