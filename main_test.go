@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // runsMain is an environment variable that makes the test binary podfit itself.

@@ -21,7 +21,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/commandline"
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // call runs podfit and returns its output and exit code.

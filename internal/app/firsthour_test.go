@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/commandline"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // The rows are those of docs/decisions/0007.

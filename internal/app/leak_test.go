@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A program is a command that runs until it is ended.

@@ -17,7 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // storeUsage stores the usage of a Deployment of namespace shop over some days, in MiB, as the recommender does. killed is how many days ago

@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A lockedBuffer is written by a command while the test reads it.

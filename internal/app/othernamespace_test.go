@@ -15,7 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // newBankNextToShop returns a shop whose pod cart-7d9f-0 shrinks in the next pass to make room for pod bank/secret-merger-0 on the same node,

@@ -18,7 +18,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // sent returns the requests so far.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/review"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const deniedReply = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`

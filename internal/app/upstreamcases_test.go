@@ -37,10 +37,10 @@ import (
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // An upstreamCase is the situation of one of upstream's nine end-to-end cases about all components together: three pods whose usage

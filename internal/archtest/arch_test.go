@@ -72,7 +72,7 @@ var below = map[string][]string{
 	"look":          {},
 	"api":           {},
 	"deploy":        {},
-	"test":          {"compatibility", "core"},
+	"test":          {"compatibility", "core", "edge", "api"},
 }
 
 // impure lists the packages of the standard library that the core must not import, because they wait, do I/O, depend on the clock or on
@@ -89,7 +89,7 @@ var never = []string{
 }
 
 // support lists the packages of test/ that only serve the tests of this module, and are part of it.
-var support = []string{module + "/test/contract", module + "/test/rowtest", module + "/test/steptest", module + "/test/transcript"}
+var support = []string{module + "/test/contract", module + "/test/kubetest", module + "/test/rowtest", module + "/test/steptest", module + "/test/transcript", module + "/test/webtest"}
 
 // under reports whether an import path is one of the given ones or below it.
 func under(path string, roots []string) bool {
@@ -213,7 +213,7 @@ func TestImportRules_violation_isReported(t *testing.T) {
 		{"/internal/app/recommender", module + "/internal/app", "job may import [process edge core api spelling compatibility]"},
 		{"/internal/app/process", module + "/internal/app", "process may import [edge core spelling compatibility]"},
 		{"/internal/app/process", module + "/internal/app/updater", "process may import [edge core spelling compatibility]"},
-		{"/test/contract", module + "/internal/app/updater", "test may import [compatibility core]"},
+		{"/test/contract", module + "/internal/app/updater", "test may import [compatibility core edge api]"},
 		{"", module + "/internal/app/updater", "main may import [app]"},
 		{"", module + "/internal/app/process", "main may import [app]"},
 		{"/internal/app", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/target", "podfit must not link it"},

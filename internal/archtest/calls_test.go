@@ -35,11 +35,6 @@ var callbacks = map[string]string{
 	"edge/kube/feed.Source.List":    "methods of client-go; an interface needs an adapter for each kind",
 	"edge/kube/feed.Source.Watch":   "methods of client-go; an interface needs an adapter for each kind",
 	"edge/kube/feed.Source.Project": "a function of projection without side effects, which has the type of the value",
-
-	"edge/kube/kubetest.FakeAPI.PruneWrites": "a fake for tests: the test decides what the fake API server removes",
-	"edge/kube/kubetest.FakeAPI.Handle":      "a fake for tests: the test decides how the fake API server responds",
-	"edge/kube/kubetest.FakeAPI.OnEvict":     "a fake for tests: the test decides what happens after an eviction",
-	"edge/kube/kubetest.Eventually":          "a helper for tests: the condition that the test waits for",
 }
 
 // isExported reports whether a name, and the type it belongs to if any, can be used by other packages.

@@ -21,7 +21,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
+	"podfit.dev/podfit/test/webtest"
 	document "podfit.dev/podfit/internal/look/page"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/kubetest"
 	"podfit.dev/podfit/test/rowtest"
 )
 

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const mib = 1 << 20

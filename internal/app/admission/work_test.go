@@ -18,10 +18,10 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 	"podfit.dev/podfit/internal/edge/webhook/registration"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // clientsOf returns clients of a fake API.

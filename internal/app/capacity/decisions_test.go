@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestMatchers_clusterLabel_isQuoted(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // failure returns the body of an error response of the API server.

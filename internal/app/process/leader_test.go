@@ -26,7 +26,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func quietProcess() *Process {

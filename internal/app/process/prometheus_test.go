@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestPrometheusConfig_foundServiceNeedsHeader_flagOverridesIt(t *testing.T) {

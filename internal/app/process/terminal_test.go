@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // kubeconfigOf writes a kubeconfig for a server and returns its path.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const (

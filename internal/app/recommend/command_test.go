@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestRecommend_wrongCall_namesAllMistakesAndExitCodeIs2(t *testing.T) {

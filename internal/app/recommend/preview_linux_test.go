@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A recording is what a program wrote to a terminal.

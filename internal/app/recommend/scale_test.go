@@ -15,8 +15,8 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // largeScene is a cluster with 3 pods of each workload, and 15 pods on each node.

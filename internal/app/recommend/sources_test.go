@@ -27,9 +27,9 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/prom/survey"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // refuse makes an API server refuse requests, with status 403.

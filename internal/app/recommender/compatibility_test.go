@@ -17,8 +17,8 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/kubetest"
 	"podfit.dev/podfit/test/rowtest"
 )
 

@@ -15,9 +15,9 @@ import (
 	"podfit.dev/podfit/internal/core/criticality"
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // Throttling is read only from a Prometheus that the user has named, because the default address may be another one or none.

@@ -23,8 +23,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/actuation"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A fleet is a cluster of many Deployments with two pods each that need an eviction, in the shape of the benchmark of upstream's

@@ -20,8 +20,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A countingAPI is an API server with ReplicaSets with two pods each that need an eviction, in the shape of make bench-evictions. It

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestResizePreemption_versionAndMetrics_decide(t *testing.T) {

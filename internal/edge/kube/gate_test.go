@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A switchGate is closed while a switch is on.

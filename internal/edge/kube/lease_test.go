@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestLease_createdOrRenewed_isFreshUntilTimeout(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const autoscalersList = "GET " + kubetest.AutoscalersPath

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const profilesPath = "/apis/podfit.dev/v1alpha1/sizingprofiles"

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A tenant may create a Deployment with the labels of podfit.

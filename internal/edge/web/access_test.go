@@ -20,7 +20,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // reviewer is a fake API server. Tokens are names of users.

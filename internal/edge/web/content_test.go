@@ -18,7 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // contains fails the test unless a text contains all parts, in this order.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // A request with any path, parameters and Host gets a response with the security headers, and none is an internal error.

@@ -30,8 +30,8 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
 	document "podfit.dev/podfit/internal/look/page"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // pages are the paths of all pages of the small fixture.

@@ -14,7 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/internal/edge/web/webtest"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // slow is a source whose state is known when a channel is closed.

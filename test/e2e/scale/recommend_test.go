@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/test/e2e/bed"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const (

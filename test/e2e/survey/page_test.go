@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/prom/survey"
 	"podfit.dev/podfit/test/e2e/bed"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // podsOfPage are a live pod of a Deployment, one that is gone, and one of another Deployment.

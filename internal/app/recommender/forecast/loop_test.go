@@ -24,8 +24,8 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/prom"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const (

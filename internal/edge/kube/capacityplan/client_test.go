@@ -10,7 +10,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // If an answer of a proxy counted as a plan without a history, the stored history would be replaced by an empty one.

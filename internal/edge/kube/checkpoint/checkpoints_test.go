@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func someCheckpoint(samples int) usage.Checkpoint {

@@ -12,7 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // otherAnswers is an API server that answers writes, or reads, with something else while other is set. It carries the requests out.

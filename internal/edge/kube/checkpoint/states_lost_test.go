@@ -11,7 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // lostAnswers is an API server that loses the answers to writes while lose is set.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A proxy answers 404 for the resource and 403 for the discovery documents. That is no missing CRD: only the API server can say that the

@@ -13,7 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // After 429 or 503 with Retry-After, no UpdateState of any workload is written before that time.

@@ -19,8 +19,8 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/optin"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestNamespace_labelsAndAnnotations_giveTheSetting(t *testing.T) {

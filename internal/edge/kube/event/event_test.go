@@ -22,7 +22,7 @@ import (
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestRecorder_texts_areUpstreams(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const killedPod = `{"metadata":{"namespace":"shop","name":"web-1-x","uid":"u","resourceVersion":"77","labels":{"app":"web","tier":"front"}},

@@ -14,7 +14,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestInterner_manyStrings_areDroppedAndStayEqual(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	v1 "podfit.dev/podfit/api/v1"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestPod_whatTiesItToItsNode_isKept(t *testing.T) {

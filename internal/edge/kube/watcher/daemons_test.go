@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // The requests of a DaemonSet bound the pods of other tenants, so a template whose pods do not run must not count.

@@ -20,8 +20,8 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // The fuzz tests process arbitrary objects in all steps: decode and project the VPA, cap its recommendation, write it to a status and read

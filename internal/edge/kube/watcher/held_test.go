@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const statesPath = "/apis/podfit.dev/v1alpha1/updatestates"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestIndex_randomChanges_firstIsTheGoverningVPA(t *testing.T) {

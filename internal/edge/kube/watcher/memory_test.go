@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // The budget of a cached pod is 600 bytes, including its share of the store and of the interner.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const quotasPath = "/api/v1/resourcequotas"

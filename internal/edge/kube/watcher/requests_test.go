@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const provisioningRequests = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"

@@ -17,7 +17,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 const statusPatch = "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web/status"

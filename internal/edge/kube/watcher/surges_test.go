@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 func TestWorld_surging_hasDeploymentsWithTheAnnotation(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // After 429 or 503 with Retry-After, no status of any VPA is written before that time.

@@ -11,7 +11,7 @@ import (
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/kubetest"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 var rescued = Condition{Type: "OOMRescue", Status: True, Reason: "Deleted", Message: "Pod web-1 was deleted."}
