@@ -4,7 +4,9 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/change"
@@ -65,5 +67,39 @@ func TestQoSOf_podLevelResources_ignoresContainers(t *testing.T) {
 	pod.PodLevel.Limits = pod.PodLevel.Limits.Unset(cluster.Memory)
 	if q := admissible.QoSOf(policy.Limits{}, pod, nil); q != cluster.Burstable {
 		t.Errorf("class %d", q)
+	}
+}
+
+// A pod whose resize was refused waits for the budget that another pod has. It gets it when that one is refused, too, in the same pass.
+func TestPass_refusedResizeWaitsForBudget_getsWhatAnotherPodGivesBack(t *testing.T) {
+	w, a := shrinking(3)
+	a.Mode, a.MinReplicas = cluster.InPlaceOrRecreate, 1
+	for i, p := range w.Governed[0].Pods[:2] {
+		p.Resize = &cluster.Resize{State: cluster.ResizeInfeasible, Since: noon.Add(-time.Hour)}
+		p.Containers[0].Requests.CPU = 5000 - int64(i)
+	}
+	b := DefaultBudget()
+	b.SkipInPlace, b.Tolerance = true, 0
+	p := Begin(noon, w, b)
+	p.Learn()
+	did := map[string]decision.Decision{}
+	for _, d := range p.Decisions() {
+		did[fmt.Sprint(d.Pod.Name, " ", d.Do)] = d
+	}
+	first, evicts := did["db-0 evict"]
+	resized, resizes := did["db-2 resize"]
+	if !evicts || !resizes || resized.Fallback {
+		t.Fatalf("decisions %v, want an eviction of db-0 and a resize of db-2 without an eviction instead", did)
+	}
+	denied := decision.Refusal{Kind: decision.Denied, Text: "no"}
+	second := p.Refused(first, denied)
+	if len(second) != 1 || second[0].Pod.Name != "db-1" {
+		t.Fatalf("%v, want the eviction of db-1", second)
+	}
+	if next := p.Refused(resized, denied); len(next) != 0 {
+		t.Fatalf("%v, want none: db-1 has the budget", next)
+	}
+	if next := p.Refused(second[0], denied); len(next) != 1 || next[0].Pod.Name != "db-2" || next[0].Do != decision.Evict {
+		t.Errorf("%v, want the eviction of db-2", next)
 	}
 }

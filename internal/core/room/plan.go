@@ -1,6 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package room plans how the pods of one node get the room that their resizes need: which pods shrink in place, which pod grows in
+// part for now, and which pods move to other nodes.
+//
+// Make is a function of its input: the same node gives the same steps, whatever the order of the pods. It works on the total
+// requests of pods, because nodes have room for pods, not for containers. It does not decide whether a pod may be resized or
+// evicted at all: the caller passes only pods and steps that are allowed.
 package room
 
 import (
@@ -139,6 +145,7 @@ func Make(r Request) Plan {
 	for _, level := range m.levels() {
 		m.serveAll(level)
 	}
+	m.serveLeft()
 	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next(), Visits: m.visits, reserved: m.reserved}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
 	return out
@@ -253,6 +260,19 @@ func (m *maker) serveAll(pods []*pod) {
 	}
 	for _, p := range rest {
 		m.servePart(p)
+	}
+}
+
+// serveLeft gives pods that wait, and for which no room is kept, their target where it fits into what is free at last: pods that shrank for others
+// may have made more room than those needed.
+func (m *maker) serveLeft() {
+	for _, p := range m.needing() {
+		at := slices.IndexFunc(m.steps, func(s Step) bool { return s.Do == Wait && s.ID == p.ID })
+		kept := slices.ContainsFunc(m.reserved.given, func(s share) bool { return s.to.ID == p.ID })
+		if at >= 0 && !p.Asked && !p.used && !kept && m.free.Holds(p.Target.Sub(p.Holds)) {
+			m.steps = slices.Delete(m.steps, at, at+1)
+			m.grow(p, p.Target)
+		}
 	}
 }
 

@@ -215,3 +215,20 @@ func TestSearch_smallInputs_exactIsCheapestAndGreedyIsFeasible(t *testing.T) {
 		}
 	})
 }
+
+// Pod b waits because the overdue pod a takes all free CPU. Pod d shrinks for the memory of pod c, and gives CPU, too.
+func TestMake_shrinkGivesMoreThanNeeded_waitingPodGetsIt(t *testing.T) {
+	p := Make(Request{Node: "n", Free: Amount{4, 0}, Pods: []Pod{
+		{ID: "a", Name: "a", Holds: Amount{1, 0}, Target: Amount{5, 0}, Needs: true, Overdue: true, Reserves: true},
+		{ID: "b", Name: "b", Target: Amount{1, 0}, Needs: true, Priority: 1, Reserves: true},
+		{ID: "c", Name: "c", Holds: Amount{0, 3}, Target: Amount{0, 4}, Needs: true, Allowed: Shrink, Reserves: true},
+		{ID: "d", Name: "d", Holds: Amount{1, 1}, Shrinks: true},
+	}})
+	grows := map[string]bool{}
+	for _, s := range p.Steps {
+		grows[s.ID] = s.Do == GrowPod
+	}
+	if !grows["a"] || !grows["b"] || !grows["c"] {
+		t.Errorf("steps:\n%s", text(p))
+	}
+}
