@@ -581,7 +581,7 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.Protected, Example: decision.Reason{Text: "karpenter.sh/do-not-disrupt: true"},
 		Meaning: "The pod should change, that is possible only by an eviction, a surge or a deletion, and an annotation of the pod forbids to end it: " +
-			"`cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"` or `karpenter.sh/do-not-disrupt: \"true\"`. An OOM rescue does not end it either. Resizes in place are not affected.",
+			"`cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"` or `karpenter.sh/do-not-disrupt: \"true\"`. An OOM rescue does not end it either. Resizes in place are not affected. The same holds for pods that are sized by their role (`podfit.dev/role-label` of the VPA), whatever the remedy below says: remove that annotation of the VPA, or delete the pod.",
 		Remedy: "Delete the pod when it may end, or remove the annotation. To disregard the annotations of all pods of a VPA: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/ignore-do-not-disrupt=rescue`, " +
 			"which lets only OOM rescues end them, or `=always`. Update mode `InPlaceOrRecreate` resizes such pods in place. See [rollout.md](rollout.md#pods-that-must-not-be-disrupted).",
 	},

@@ -66,6 +66,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"beside-hpa":                        besideHPA,
 		"freeze-and-windows":                freezeAndWindows,
 		"do-not-disrupt":                    doNotDisrupt,
+		"leader-and-followers":              leaderAndFollowers,
 		"canaries":                          canaries,
 		"requests-reset":                    requestsReset,
 		withoutRoom:                         replacementMayNotFit,

@@ -102,7 +102,7 @@ func recommender() bed.Component {
 
 // ofAllNamespaces is the recommender also of the namespaces of adviseThemselves.
 func ofAllNamespaces() bed.Component {
-	return bed.Recommender().With("--recommender-interval=5s")
+	return bed.Recommender().With("--recommender-interval=5s", "--role-history=2m")
 }
 
 // adviseThemselves are the namespaces of tests that write recommendations themselves.

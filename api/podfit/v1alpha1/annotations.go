@@ -47,6 +47,10 @@ const (
 	StartupBoostSeconds = "podfit.dev/startup-boost-seconds"
 	// StartupBoostStarts is the number of starts that the boost is learnt from.
 	StartupBoostStarts = "podfit.dev/startup-boost-starts"
+
+	// GroupSizeSuffix stands between the name of a resource and a role: "cpu.role.podfit.dev/replica" is the target of the pods with that role. Its
+	// value is an amount of the resource. Pods of a role without an amount get the target of the container.
+	GroupSizeSuffix = ".role.podfit.dev/"
 )
 
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the

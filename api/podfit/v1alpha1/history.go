@@ -48,7 +48,7 @@ type UsageHistoryList struct {
 
 // UsageHistorySpec identifies the workload of a history.
 type UsageHistorySpec struct {
-	// target is the workload: the topmost controller of the pods. It cannot be changed.
+	// target is the workload: the topmost controller of the pods. For the pods with one role, its name is NAME/ROLE. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed"
 	Target WorkloadReference `json:"target"`
 }

@@ -7,14 +7,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 	"podfit.dev/podfit/internal/spelling"
@@ -96,4 +100,101 @@ func (p knownProfiles) Similar(recommender string) string {
 		names = append(names, builtin.Name)
 	}
 	return spelling.Typo(recommender, names)
+}
+
+// nodeTableAge is the maximum age of the table of node sizes. A review uses the watched nodes of that time ago at most, so that it does
+// not copy all nodes.
+const nodeTableAge = 5 * time.Second
+
+// A nodeTable gives the webhook the sizes of the watched nodes.
+type nodeTable struct {
+	options watcher.FleetOptions
+	watch   watcher.Nodes
+
+	mu    sync.Mutex
+	fleet *fleet.Fleet
+	built time.Time
+}
+
+func newNodeTable(options watcher.FleetOptions, watch watcher.Nodes) *nodeTable {
+	return &nodeTable{options: options, watch: watch}
+}
+
+// Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
+func (t *nodeTable) Sizes(p *corev1.Pod) *fleet.Sizes {
+	if !t.options.Scale {
+		return nil
+	}
+	fleet := t.current()
+	for _, o := range p.OwnerReferences {
+		if o.Controller != nil && *o.Controller && o.Kind == "DaemonSet" {
+			return fleet.OnNode(p.Spec.NodeName, cluster.Key{Namespace: p.Namespace, Name: o.Name})
+		}
+	}
+	selector, _ := projection.NodeSelector(&p.Spec, nil) // as for running pods, all nodes count if it is not evaluated
+	tolerations, known := projection.TolerationsOf(&p.Spec)
+	return fleet.For(selector, tolerations, !known)
+}
+
+// current returns the fleet, at most nodeTableAge old.
+func (t *nodeTable) current() *fleet.Fleet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fleet == nil || time.Since(t.built) > nodeTableAge {
+		t.fleet, t.built = watcher.Fleet(t.watch, t.options), time.Now()
+	}
+	return t.fleet
+}
+
+const (
+	minRenewTimeout    = 5 * time.Second // of one check and renewal
+	statusRetryPeriod  = time.Second     // after a failed check or renewal
+	defaultLeaseHolder = "podfit"        // if the host has no name
+)
+
+// statusLease is the lease that shows updaters that the webhook works.
+type statusLease interface {
+	Renew(ctx context.Context, holder string, now time.Time) error
+}
+
+// publishStatus renews the status lease at each interval in which check returns nil, until ctx ends.
+func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, interval time.Duration, check func(context.Context) error) {
+	holder, err := os.Hostname()
+	if err != nil {
+		holder = defaultLeaseHolder
+	}
+	problem := "" // the last error, so that it is logged once
+	for wait := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = interval
+		err := renewStatus(ctx, lease, holder, max(interval, minRenewTimeout), check)
+		if err == nil {
+			if problem != "" {
+				log.Info("The webhook works again; its status lease is renewed")
+			}
+			problem = ""
+			continue
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		wait = min(interval, statusRetryPeriod)
+		if err.Error() != problem {
+			log.Warn("Status lease not renewed; the updater does not change pods", slog.Any("error", err))
+			problem = err.Error()
+		}
+	}
+}
+
+func renewStatus(ctx context.Context, lease statusLease, holder string, timeout time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := check(ctx); err != nil {
+		return err
+	}
+	return lease.Renew(ctx, holder, time.Now())
 }

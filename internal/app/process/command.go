@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"podfit.dev/podfit/internal/compatibility"
 )
@@ -107,3 +109,51 @@ func (e ExitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the underlying error.
 func (e ExitError) Unwrap() error { return e.Err }
+
+// TerminalSize returns the number of columns and rows of a terminal. ok is false if w is not a terminal.
+func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return 0, 0, false
+	}
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	return columns, rows, err == nil && columns > 0
+}
+
+// Version is the version of this binary. The build sets it.
+var Version = "dev"
+
+// BuildVersion returns Version. If the build did not set it, it returns the module version and the commit in the build information.
+func BuildVersion() string {
+	if Version != "dev" {
+		return Version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Version
+	}
+	return versionOf(info)
+}
+
+// versionOf returns the version that the build information contains: the module version if there is one, else the commit and its date.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit := settings["vcs.revision"]
+	if commit == "" {
+		return "dev"
+	}
+	v := "dev-" + commit[:min(12, len(commit))]
+	if settings["vcs.modified"] == "true" {
+		v += "-modified"
+	}
+	if date, _, ok := strings.Cut(settings["vcs.time"], "T"); ok {
+		v += " (" + date + ")"
+	}
+	return v
+}

@@ -6,9 +6,12 @@ package process
 import (
 	"context"
 	"log/slog"
+	"math/bits"
 	"net/url"
 	"runtime/debug"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -155,4 +158,123 @@ type clientLatency struct{ v *prometheus.HistogramVec }
 // Observe implements client-go's LatencyMetric.
 func (c clientLatency) Observe(_ context.Context, verb string, u url.URL, d time.Duration) {
 	c.v.WithLabelValues(verb, u.Host).Observe(d.Seconds())
+}
+
+// ExecutionLatency returns the metric of the durations of the steps of a pass.
+func ExecutionLatency(namespace, help string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "execution_latency_seconds", Help: help,
+		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
+	}, []string{"step"})
+}
+
+// NewCounter registers a counter with labels.
+func NewCounter(reg prometheus.Registerer, namespace, name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+// A Stopwatch measures the steps of one pass.
+type Stopwatch struct {
+	v           *prometheus.HistogramVec
+	start, last time.Time
+	Health      *Health // records activity at the end of each step; nil: not recorded
+}
+
+// NewStopwatch starts the measurement of a pass.
+func NewStopwatch(v *prometheus.HistogramVec) *Stopwatch {
+	now := time.Now()
+	return &Stopwatch{v: v, start: now, last: now}
+}
+
+// Step records the duration of the step that ends now.
+func (s *Stopwatch) Step(name string) {
+	now := time.Now()
+	s.v.WithLabelValues(name).Observe(now.Sub(s.last).Seconds())
+	s.last = now
+	if s.Health != nil {
+		s.Health.Active(now)
+	}
+}
+
+// Total records and returns the duration of the pass, which ends now.
+func (s *Stopwatch) Total() time.Duration {
+	d := time.Since(s.start)
+	s.v.WithLabelValues("total").Observe(d.Seconds())
+	return d
+}
+
+// maxSizeLog2 is the highest size class of a VPA: 2^20 pods and more.
+const maxSizeLog2 = 20
+
+// SizeLog2 returns the size class of a VPA: log2 of its number of pods, rounded down, at most 20.
+func SizeLog2(pods int) string {
+	if pods <= 0 {
+		return "0"
+	}
+	return strconv.Itoa(min(bits.Len(uint(pods))-1, maxSizeLog2))
+}
+
+// A SnapshotGauge is a gauge vector whose values are replaced all at once. A scrape sees all values of one pass, and never
+// a part of them.
+type SnapshotGauge struct {
+	options prometheus.GaugeOpts
+	labels  []string
+	current atomic.Pointer[prometheus.GaugeVec]
+}
+
+// NewSnapshotGauge returns a gauge vector without values.
+func NewSnapshotGauge(options prometheus.GaugeOpts, labels ...string) *SnapshotGauge {
+	g := &SnapshotGauge{options: options, labels: labels}
+	g.Publish(g.Next())
+	return g
+}
+
+// Next returns an empty set of values. Scrapes do not see it before it is passed to Publish.
+func (g *SnapshotGauge) Next() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(g.options, g.labels)
+}
+
+// Publish replaces all values by those of next, which must come from Next.
+func (g *SnapshotGauge) Publish(next *prometheus.GaugeVec) { g.current.Store(next) }
+
+// WithLabelValues returns the published gauge with the given label values.
+func (g *SnapshotGauge) WithLabelValues(values ...string) prometheus.Gauge {
+	return g.current.Load().WithLabelValues(values...)
+}
+
+// Describe implements prometheus.Collector.
+func (g *SnapshotGauge) Describe(ch chan<- *prometheus.Desc) { g.current.Load().Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (g *SnapshotGauge) Collect(ch chan<- prometheus.Metric) { g.current.Load().Collect(ch) }
+
+// A Tally counts the values of a gauge in one pass, by size class and update mode.
+type Tally struct {
+	gauge *SnapshotGauge
+	count map[[2]string]int
+}
+
+// NewTally starts to count. Values that are not counted again in this pass are removed by Publish.
+func NewTally(g *SnapshotGauge) *Tally { return &Tally{gauge: g, count: map[[2]string]int{}} }
+
+// Add adds n to the count of a size class and an update mode.
+func (t *Tally) Add(size, mode string, n int) { t.count[[2]string{size, mode}] += n }
+
+// Publish replaces the values of the gauge by the counts. If withMode is false, the gauge has no label for the update mode and
+// gets a value for each size class, as in upstream.
+func (t *Tally) Publish(withMode bool) {
+	next := t.gauge.Next()
+	if !withMode {
+		for class := range maxSizeLog2 {
+			next.WithLabelValues(strconv.Itoa(class)).Set(0)
+		}
+	}
+	for k, n := range t.count {
+		if withMode {
+			next.WithLabelValues(k[0], k[1]).Set(float64(n))
+		} else {
+			next.WithLabelValues(k[0]).Set(float64(n))
+		}
+	}
+	t.gauge.Publish(next)
 }

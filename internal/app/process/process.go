@@ -1,12 +1,16 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package process is what the process of every long-running job needs: flags that all jobs share, the log, clients of the API
+// server, leader election, metrics, health checks, and the loop that starts a pass per interval.
 package process
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -95,3 +99,51 @@ func Every(ctx context.Context, interval time.Duration, do func(context.Context,
 
 // UsageTimeout is the timeout for reading all pages of the Metrics API.
 const UsageTimeout = 2 * time.Minute
+
+// A Loop is the state of a loop with a health check.
+type Loop struct {
+	Name           string
+	Active, Passed time.Time     // last activity, and last complete pass; zero if there was none
+	Window         time.Duration // without activity for longer, the check fails
+}
+
+// Loops returns the state of the loops of this process.
+func (p *Process) Loops() []Loop {
+	out := make([]Loop, 0, len(p.checks))
+	for _, h := range p.checks {
+		l := Loop{Name: h.loop, Window: h.window}
+		if at := h.last.Load(); at != nil {
+			l.Active = *at
+		}
+		if at := h.passed.Load(); at != nil {
+			l.Passed = *at
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// IsLeading reports whether this process is the leader, or runs without leader election.
+func (p *Process) IsLeading() bool { return p.leading.Load() }
+
+// MemoryLimitVariable is the environment variable with the memory limit of the container in bytes, as a resourceFieldRef
+// to limits.memory sets it (deploy/).
+const MemoryLimitVariable = "PODFIT_MEMORY_LIMIT"
+
+// minMemoryLimit is the smallest memory limit in bytes that is accepted. With less, the garbage collector of the Go runtime would never stop.
+const minMemoryLimit = 16 << 20
+
+// heapLimit returns 90 % of the memory limit of the container, as the memory limit for the Go runtime, which does not count the binary
+// and kernel memory of the process. It is 0, which means that the limit of the runtime is not changed, if the limit of the
+// container is not known or GOMEMLIMIT is set.
+func heapLimit(getenv func(string) string) (int64, error) {
+	text := getenv(MemoryLimitVariable)
+	if text == "" || getenv("GOMEMLIMIT") != "" {
+		return 0, nil
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || limit < minMemoryLimit {
+		return 0, fmt.Errorf("environment variable %s must be a number of bytes of at least %d, got %q; check the divisor of the resourceFieldRef", MemoryLimitVariable, minMemoryLimit, text)
+	}
+	return limit - limit/10, nil
+}

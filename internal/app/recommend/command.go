@@ -1,6 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package recommend is the job that compares the present requests of a cluster with recommended ones, once, and changes nothing.
 package recommend
 
 import (
@@ -307,7 +308,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			out.Injected = true
 		}
 	}
-	newest := time.Time{}
+	var shown *cluster.Pod
 	for _, p := range w.live {
 		c := p.Container(container)
 		if c == nil {
@@ -315,8 +316,8 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 		}
 		requests, limits := c.Running()
 		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
-		if len(out.Places) == 1 || p.Created.After(newest) {
-			newest = p.Created
+		if w.vpa.Represents(p, shown) {
+			shown = p
 			out.Requests, out.Limits, out.JVM, out.PodLevel = requests, limits, review.IsJVM(p, c), review.PodLevelOf(p)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/recommender/grouping"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -199,7 +200,8 @@ func (a *advice) recommend() []cluster.Advice {
 	}
 	p := r.workloads.Profile(a.choice, target)
 	recommended := recommend.Workload(p.Params, p.Estimator, r.usageStore, a.to, target, a.now)
-	if r.workloads.Held(a.choice, target, a.now) || r.backfill.Holds(a.to, a.now) {
+	held := r.workloads.Held(a.choice, target, a.now) || r.backfill.Holds(a.to, a.now)
+	if held {
 		recommended = sizing.Hold(a.to, r.usageStore.Containers(target), recommended)
 	}
 	if r.workloads.LimitsCPU(a.choice, target) {
@@ -209,6 +211,11 @@ func (a *advice) recommend() []cluster.Advice {
 	capped := policy.Cap(rounding, recommended, r.config.MaxAllowed(), p.Node)
 	running := policy.Running{Pods: a.pods, Now: a.now}
 	running.Step(rounding, r.config.MaxAllowed(), capped, nil)
+	if held {
+		grouping.Keep(a.to, capped)
+	} else {
+		capped = r.groups.Apply(&grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}, capped)
+	}
 	return a.withLearntBoosts(capped)
 }
 

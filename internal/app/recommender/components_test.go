@@ -61,7 +61,7 @@ func TestRecommender_vpaCannotBeRead_keepsItsRecommendation(t *testing.T) {
 		broken.Target, broken.Mode = cluster.Workload{}, cluster.Off
 		b.autoscalers[0], b.problem = &broken, "Cannot read targetRef. Reason: quantities must match the regular expression"
 		b.run(time.Hour)
-		if after := *b.advice("web", "app"); after != before {
+		if after := *b.advice("web", "app"); !after.Equal(before) {
 			t.Errorf("the recommendation is %+v, before %+v", after, before)
 		}
 		if c := b.condition("web", v1.ConfigUnsupported); c.Status != watcher.True || c.Message != b.problem {

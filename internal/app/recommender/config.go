@@ -51,8 +51,9 @@ type Config struct {
 type SizingConfig struct {
 	recommend.Params
 	Usage                                usage.Config
-	OOMMinBump                           float64 // bytes; replaces that of Usage
-	RoundCPUMillicores, RoundMemoryBytes int     // replace those of Params
+	OOMMinBump                           float64       // bytes; replaces that of Usage
+	RoundCPUMillicores, RoundMemoryBytes int           // replace those of Params
+	RoleHistory                          time.Duration // --role-history; 0: there are no groups
 }
 
 // params returns the parameters of the default profile.
@@ -78,7 +79,7 @@ func Defaults() Config {
 		CheckpointsGC: 10 * time.Minute, CheckpointsTimeout: time.Minute, MinCheckpoints: 10, Workers: 10,
 		Sizing: SizingConfig{
 			Params: recommend.DefaultParams(), Usage: usage.DefaultConfig(),
-			OOMMinBump: 100 * 1024 * 1024, RoundCPUMillicores: 1, RoundMemoryBytes: 1,
+			OOMMinBump: 100 * 1024 * 1024, RoundCPUMillicores: 1, RoundMemoryBytes: 1, RoleHistory: 24 * time.Hour,
 		},
 		History: history.PrometheusDefaults(),
 	}
@@ -136,6 +137,7 @@ func (s *SizingConfig) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.Usage.OOMBumpRatio, "oom-bump-up-ratio", s.Usage.OOMBumpRatio, "Factor by which the memory of a container is multiplied after an OOM kill. At least 1.")
 	fs.Float64Var(&s.OOMMinBump, "oom-min-bump-up-bytes", s.OOMMinBump, "Minimum increase of memory after an OOM kill, in bytes. At least 0.")
 	fs.BoolVar(&s.Usage.Runs, "size-by-run", s.Usage.Runs, "If true, size the containers of Jobs and CronJobs by the highest usage in each of their last 30 runs, once 3 of them were measured. Otherwise by all samples, like other containers, as upstream does.")
+	fs.DurationVar(&s.RoleHistory, "role-history", s.RoleHistory, "How long the pods with one role must have been measured before they get a size of their own. The annotation podfit.dev/role-label of a VPA names the label with the role. 0s means that all pods of a workload get one size, as in upstream.")
 	fs.IntVar(&s.RoundCPUMillicores, "round-cpu-millicores", s.RoundCPUMillicores, "Round recommended CPU up to a multiple of this number of millicores. At least 1.")
 	fs.IntVar(&s.RoundMemoryBytes, "round-memory-bytes", s.RoundMemoryBytes, "Round recommended memory up to a multiple of this number of bytes. At least 1.")
 	fs.BoolVar(&s.Humanize, "humanize-memory", s.Humanize, "Deprecated. If true, write recommended memory with a binary unit such as Mi. Use --round-memory-bytes instead.")
@@ -174,6 +176,7 @@ func (c *Config) ValidateOwn() error {
 	errs.AddIf(!(s.OOMMinBump >= 0), "--oom-min-bump-up-bytes must be at least 0, got %v", s.OOMMinBump)
 	errs.AddIf(s.Usage.MemoryCount < 1, "--memory-aggregation-interval-count must be at least 1, got %d", s.Usage.MemoryCount)
 	errs.AddIf(s.RoundCPUMillicores < 1 || s.RoundMemoryBytes < 1, "--round-cpu-millicores and --round-memory-bytes must be at least 1")
+	errs.AddIf(s.RoleHistory < 0, "--role-history must be at least 0s, got %v", s.RoleHistory)
 	errs.AddIf(c.Workers < 1, "--update-worker-count must be at least 1, got %d", c.Workers)
 	errs.AddIf(!slices.Contains([]string{"", "checkpoint", "prometheus"}, c.Storage), "--storage must be checkpoint or prometheus, got %q", c.Storage)
 	errs.AddIf(c.History.Token != "" && c.History.TokenFile != "", "--prometheus-bearer-token and --prometheus-bearer-token-file cannot both be set")

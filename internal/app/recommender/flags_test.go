@@ -124,6 +124,7 @@ var sizingFlags = map[string][]string{
 	"container-recommendation-max-allowed-memory=1Mi": memoryNumbers,
 	"container-recommendation-max-allowed-cpu=1000":   {},
 	"size-by-run=false":                               {}, // of a Deployment
+	"role-history=0s":                                 {}, // without a role label
 }
 
 func TestSizingFlags_allFlags_areInTheTable(t *testing.T) {

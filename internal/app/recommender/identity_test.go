@@ -129,7 +129,7 @@ func TestRecommender_sameTraceAsABacktest_recommendsTheSame(t *testing.T) {
 						continue
 					}
 					compared++
-					if !slices.Equal(got, want[at]) {
+					if !slices.EqualFunc(got, want[at], cluster.Advice.Equal) {
 						t.Fatalf("at %v the recommender recommends\n%+v, the backtest\n%+v", time.Unix(at, 0).UTC(), got, want[at])
 					}
 				}
@@ -179,7 +179,7 @@ func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 						r.pass(t.Context(), now)
 					}
 					want, got := clusters[0].autoscalers[0].Advice, clusters[1].autoscalers[0].Advice
-					if !slices.Equal(got, want) {
+					if !slices.EqualFunc(got, want, cluster.Advice.Equal) {
 						t.Fatalf("pass %d: %+v, want %+v", pass, got, want)
 					}
 					compared += len(want)

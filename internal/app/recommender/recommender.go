@@ -1,6 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package recommender contains the recommender: it reads usage and writes recommendations to the status of
+// VerticalPodAutoscaler objects.
+//
+// It reads the cluster through edge packages. Package history loads and stores the usage history. It makes no decisions about sizes:
+// core/sizing selects the profile and the model state of each workload, and core/recommend computes the recommendation.
 package recommender
 
 import (
@@ -15,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/contention"
 	"podfit.dev/podfit/internal/app/recommender/forecast"
+	"podfit.dev/podfit/internal/app/recommender/grouping"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -69,6 +75,7 @@ type recommender struct {
 	workloads    *sizing.Workloads
 	profiles     *profileReader
 	usageStore   *usage.Store
+	groups       *grouping.Book
 	usage        sampler
 	checkpointer *history.Checkpointer
 	contention   *contention.Reporter
@@ -222,11 +229,12 @@ func (r *recommender) end(ctx context.Context) {
 // newRecommender returns a recommender without usage history.
 func newRecommender(c Config, d dependencies) *recommender {
 	store := usage.NewStore(c.Sizing.usage())
+	inGroups := grouping.New(c.Sizing.usage(), c.Sizing.RoleHistory, c.Interval)
 	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
 	r := &recommender{
-		dependencies: d, config: c, catalog: catalog, workloads: sizing.NewWorkloads(), usageStore: store,
+		dependencies: d, config: c, catalog: catalog, workloads: sizing.NewWorkloads(), usageStore: store, groups: inGroups,
 		profiles:     &profileReader{lister: d.lister, catalog: catalog, log: d.log},
-		checkpointer: history.NewCheckpointer(c.checkpointer(), store, d.storage, d.metrics.history, d.health, d.log),
+		checkpointer: history.NewCheckpointer(c.checkpointer(), store, inGroups.Store, d.storage, d.metrics.history, d.health, d.log),
 		contention:   contention.NewReporter(d.world, d.observer, c.SeesAllPods()),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:        make([]uint64, len(usage.Rejections())),
@@ -340,6 +348,7 @@ func (r *recommender) prune(now time.Time) {
 	}
 	r.prunedAt = now
 	removed := r.usageStore.Prune(now)
+	r.checkpointer.Forget(r.groups.Store.Prune(now))
 	if len(removed) == 0 {
 		return
 	}
@@ -371,14 +380,9 @@ func (r *recommender) serves(a *cluster.Autoscaler) bool {
 // configure prepares the usage store: which workloads are sized, by which rules their samples are aggregated, and their model state.
 func (r *recommender) configure(now time.Time, v *view) {
 	governed := make(map[cluster.Workload]bool, len(v.governing))
-	perVPAConfig := r.config.Gates.On(process.PerVPAConfig)
 	for w, a := range v.governing {
 		governed[w] = true
-		var policies []cluster.ContainerPolicy
-		if perVPAConfig {
-			policies = a.Policies
-		}
-		r.usageStore.Configure(w, policies)
+		r.usageStore.Configure(w, r.historyPolicies(a))
 		r.learnStarts(w, a)
 	}
 	for w := range r.governed {
@@ -393,6 +397,28 @@ func (r *recommender) configure(now time.Time, v *view) {
 		nodes = fleet.NewNodes(r.world.Nodes(), r.world.Selectors())
 	}
 	r.workloads.Apply(r.usageStore, now, v.Snapshot, v.assignments, nodes)
+	r.groups.Configure(now, r.grouped(v))
+}
+
+// grouped returns the workloads whose pods are sized by their role.
+func (r *recommender) grouped(v *view) []grouping.Workload {
+	var all []grouping.Workload
+	for w, a := range v.governing {
+		if a.SizesByRole() {
+			all = append(all, grouping.Workload{
+				Autoscaler: a, Choice: v.assignments[w].Choice, Policies: r.historyPolicies(a), Pods: v.PodsOf(w), Stored: r.checkpointer.StoredRoles(w),
+			})
+		}
+	}
+	return all
+}
+
+// historyPolicies returns the policies by which usage is aggregated.
+func (r *recommender) historyPolicies(a *cluster.Autoscaler) []cluster.ContainerPolicy {
+	if r.config.Gates.On(process.PerVPAConfig) {
+		return a.Policies
+	}
+	return nil
 }
 
 // elected returns the served autoscaler that governs a workload. If none changes pods, it returns the oldest.
@@ -433,7 +459,9 @@ func (r *recommender) track(v *view) {
 		}
 	}
 	r.tracked = seen
-	for _, e := range r.world.MemoryEvictions() {
+	evictions := r.world.MemoryEvictions()
+	r.groups.Track(evictions)
+	for _, e := range evictions {
 		if r.usageStore.ObserveOOM(e) {
 			r.log.Info("Observed the eviction of a pod from a node that lacks memory", slog.String("pod", e.Pod.String()), slog.String("container", e.Container))
 		}
@@ -473,6 +501,7 @@ func (r *recommender) observe(ctx context.Context, v *view) {
 	}
 	for i := range samples {
 		taken := r.usageStore.Observe(samples[i])
+		r.groups.Observe(&samples[i])
 		p := pods[samples[i].Pod]
 		if p == nil || taken.Empty() {
 			continue

@@ -36,6 +36,7 @@ type bench struct {
 	problem         string
 	known           bool
 	use             map[string]cluster.Resources // by container
+	useOf           map[string]cluster.Resources // by pod, instead of use
 	usageErr        error
 	conditionWrites int // of writes, those of conditions only
 
@@ -170,7 +171,10 @@ func (b *bench) Samples(context.Context) ([]usage.Sample, error) {
 	var out []usage.Sample
 	for _, p := range b.pods {
 		for i := range p.Containers {
-			u := b.use[p.Containers[i].Name]
+			u, own := b.useOf[p.Name]
+			if !own {
+				u = b.use[p.Containers[i].Name]
+			}
 			out = append(out, usage.Sample{Pod: p.Key, Container: p.Containers[i].Name, At: time.Now(),
 				CPU: float64(u.CPU) / 1000, Memory: float64(u.Memory), Has: u.Has})
 		}

@@ -5,7 +5,9 @@ package updater
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -120,3 +122,32 @@ func (c *passClock) waiting(do func()) {
 }
 
 func (c *passClock) cost() time.Duration { return time.Since(c.began) - c.waited }
+
+// staleWatch is the reason for which a pass is skipped that would decide by an old state of the cluster.
+const staleWatch = "StaleWatch"
+
+// isCurrent reports whether all watches are up to date. By an old state, the updater would evict pods whose workload has become
+// unhealthy since, or that have been replaced.
+func (u *updater) isCurrent(now time.Time) bool {
+	if u.stale == nil {
+		return true
+	}
+	stale := u.stale(now)
+	switch {
+	case len(stale) > 0 && !u.outdated:
+		u.log.Warn("Not updating pods: these watches are not complete yet, or may be out of date",
+			slog.String("resource", strings.Join(stale, ",")))
+	case len(stale) == 0 && u.outdated:
+		u.log.Info("All watches are up to date again; updating pods")
+	}
+	u.outdated = len(stale) > 0
+	if !u.outdated {
+		u.wasCurrent = true
+		return true
+	}
+	u.metrics.skipped.WithLabelValues(staleWatch).Inc()
+	if !u.wasCurrent && u.waits != nil {
+		u.waits.AwaitChanges(watcher.Waits{At: now.Add(earlyPeriod)}) // optional resources may be listed some seconds after the others
+	}
+	return false
+}

@@ -1,6 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package admissible knows which pods the API server admits. Adjust changes the sizes of the containers of a pod so that the pod is
+// admitted, and Refused and QuotaRefusal return why it is not: LimitRanges, pod-level resources and ResourceQuotas. Package policy
+// computes the sizes.
+//
+// It does not know admission webhooks and policies of others. docs/decisions/0003-what-the-api-server-admits.md says why podfit computes
+// this itself.
 package admissible
 
 import (
@@ -8,6 +14,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/integer"
 )
 
@@ -299,4 +306,78 @@ func (s *sizes) aggregate(of part) (total value, running int64) {
 	lowest := max(sum.rounded(-1), first.rounded(-1))
 	total.off = max(highest-total.v, total.v-lowest)
 	return total, sum.v
+}
+
+// Limits contains the bounds of the namespace of a pod.
+type Limits struct {
+	Range  cluster.LimitRange // of the pod's namespace
+	Quotas *cluster.Quotas    // of the namespace of the pod; nil if there are none or they are not known
+	Nodes  *fleet.Sizes       // of the nodes that may take the pod; nil if the size of a pod is not scaled down to what fits
+
+	QuotasUnknown bool // Quotas is nil because they cannot be read, or the watch is out of date
+}
+
+// Fitted is the size that one container of a pod should have.
+type Fitted struct {
+	Container string
+	Index     int // its index in spec.containers, or in spec.initContainers for a sidecar
+	Sidecar   bool
+	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
+	Requests  cluster.Resources
+	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept
+	Notes     []Note
+
+	// LimitsKept is true if the policy keeps the limits of the container.
+	LimitsKept bool
+
+	// PodLevel contains the pod-level resources to set; it is the same in all Fitted of a pod. It contains only changes, and is nil
+	// if there are none (see Adjust).
+	PodLevel *cluster.PodResources
+
+	// Inserted is true if the container has no recommendation. It is included with its own requests because the pod LimitRange
+	// bounds the sum over all containers, and may change this one, too. It has no bounds.
+	Inserted bool
+}
+
+// PodLevelOf returns the pod-level resources of a pod with fits set on it; nil if it has none.
+func PodLevelOf(p *cluster.Pod, fits []Fitted) *cluster.PodResources {
+	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
+		return p.PodLevel
+	}
+	to := fits[0].PodLevel
+	return &cluster.PodResources{Requests: to.Requests.Or(p.PodLevel.Requests), Limits: to.Limits.Or(p.PodLevel.Limits)}
+}
+
+// QoSOf returns the class a pod has by its spec, with fits and the defaults of LimitRanges set on it.
+func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
+	var requests, limits cluster.Resources
+	guaranteed := true
+	if level := PodLevelOf(p, fits); level != nil { // the containers' amounts do not determine the class
+		requests = level.Requests
+		limits = level.Limits
+		guaranteed = limits.CPU > 0 && limits.Memory > 0
+	}
+	for i := range p.Containers {
+		if p.PodLevel != nil {
+			break
+		}
+		c := &p.Containers[i]
+		r := c.Requests
+		l := c.Limits
+		for j := range fits {
+			if c.IsSized() && fits[j].Container == c.Name {
+				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
+			}
+		}
+		r, l = around.Defaulted(r, l)
+		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
+		requests, limits = requests.Add(r), limits.Add(l)
+	}
+	switch {
+	case requests.CPU == 0 && requests.Memory == 0 && limits.CPU == 0 && limits.Memory == 0:
+		return cluster.BestEffort
+	case guaranteed && requests.CPU == limits.CPU && requests.Memory == limits.Memory:
+		return cluster.Guaranteed
+	}
+	return cluster.Burstable
 }

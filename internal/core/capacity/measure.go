@@ -5,11 +5,14 @@ package capacity
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // A World is the state of a cluster at one moment.
@@ -331,4 +334,64 @@ func (m *measurer) finish() []Pool {
 	}
 	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// outdated is the age of samples that are not present any more.
+const outdated = 10 * time.Minute
+
+// The largest values of a container that are believed.
+const (
+	mostCores = 1e6
+	mostBytes = 1e15
+)
+
+// UsageByPod returns the present usage of each pod.
+func UsageByPod(samples []usage.Sample, now time.Time) map[cluster.Key]cluster.Resources {
+	out := make(map[cluster.Key]cluster.Resources)
+	for i := range samples {
+		s := &samples[i]
+		if now.Sub(s.At) > outdated {
+			continue
+		}
+		used := out[s.Pod]
+		if s.Has.Has(cluster.CPU) && s.CPU >= 0 && s.CPU < mostCores {
+			used = used.Set(cluster.CPU, used.CPU+int64(s.CPU*1000))
+		}
+		if s.Has.Has(cluster.Memory) && s.Memory >= 0 && s.Memory < mostBytes {
+			used = used.Set(cluster.Memory, used.Memory+int64(s.Memory))
+		}
+		out[s.Pod] = used
+	}
+	return out
+}
+
+// A Day is a day in UTC: the number of days since 1 January 1970. 0 means no day.
+type Day int32
+
+const dayLength = 24 * time.Hour
+
+// DayOf returns the day of a time.
+func DayOf(t time.Time) Day { return Day(math.Floor(float64(t.Unix()) / dayLength.Seconds())) }
+
+// Time returns the start of the day.
+func (d Day) Time() time.Time { return time.Unix(int64(d)*int64(dayLength/time.Second), 0).UTC() }
+
+// weekday returns the day of the week, 0 to 6.
+func (d Day) weekday() int { return int((int64(d)%7 + 7) % 7) }
+
+// String returns the date, such as 2026-11-22, or "" for no day.
+func (d Day) String() string {
+	if d == 0 {
+		return ""
+	}
+	return d.Time().Format(time.DateOnly)
+}
+
+// ParseDay returns the day of a date such as 2026-11-22.
+func ParseDay(s string) (Day, bool) {
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		return 0, false
+	}
+	return DayOf(t), true
 }

@@ -213,4 +213,5 @@ type Advice struct {
 	Estimate
 	Uncapped Resources   // the target before policy and caps
 	Learnt   LearntBoost // what the starts of the container needed
+	Groups   []GroupSize // sizes of pods that need less, by role; sorted, at most MaxGroups
 }

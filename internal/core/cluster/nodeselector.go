@@ -92,3 +92,81 @@ func (n *Node) label(prefix string) (value string, exists bool) {
 	}
 	return strings.CutPrefix(n.Labels[i], prefix)
 }
+
+// A Taint keeps pods that do not tolerate it off a node. Only taints with the effect NoSchedule or NoExecute count.
+type Taint struct{ Key, Value, Effect string }
+
+// A Tolerance identifies the taints that a pod tolerates: an index into the list of all Tolerations. Most pods have no tolerations.
+type Tolerance uint8
+
+// The predefined tolerances.
+const (
+	NoTaint     Tolerance = 0
+	FirstListed Tolerance = 1   // the first of the list
+	Unlisted    Tolerance = 254 // not known, because the list is full
+	AnyTaint    Tolerance = 255 // all taints
+)
+
+// Tolerations are the tolerations of a pod.
+type Tolerations []Toleration
+
+// A Toleration matches taints. An empty Key matches all keys, an empty Effect all effects.
+type Toleration struct {
+	Key    string
+	Value  string
+	Exists bool // any value
+	Effect string
+}
+
+// Tolerate reports whether all of the taints are tolerated.
+func (ts Tolerations) Tolerate(taints []Taint) bool {
+	for _, taint := range taints {
+		tolerated := false
+		for _, t := range ts {
+			tolerated = tolerated || (t.Effect == "" || t.Effect == taint.Effect) &&
+				(t.Key == "" && t.Exists || t.Key == taint.Key && (t.Exists || t.Value == taint.Value))
+		}
+		if !tolerated {
+			return false
+		}
+	}
+	return true
+}
+
+// poolLabels are the labels of nodes that name their pool, the most specific first.
+var poolLabels = [...]string{
+	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool",
+	"agentpool", "node.kubernetes.io/instance-type",
+}
+
+// roleLabel is the prefix of the labels that name the roles of a node.
+const roleLabel = "node-role.kubernetes.io/"
+
+// Pool returns the pool of the node according to the labels of the known cloud providers, and the label that names it. Both are "" if it
+// has none of them.
+func (n *Node) Pool() (name, label string) {
+	for _, key := range poolLabels {
+		if value := n.Label(key); value != "" {
+			return value, key
+		}
+	}
+	return "", ""
+}
+
+// Label returns the value of a label, "" if the node does not have it.
+func (n *Node) Label(key string) string {
+	if value, exists := n.label(key + "="); exists {
+		return value
+	}
+	return ""
+}
+
+// Role returns the first role of the node by name, such as control-plane or worker, and its label. Both are "" if it has none.
+func (n *Node) Role() (name, label string) {
+	at, _ := slices.BinarySearch(n.Labels, roleLabel)
+	if at == len(n.Labels) || !strings.HasPrefix(n.Labels[at], roleLabel) {
+		return "", ""
+	}
+	label, _, _ = strings.Cut(n.Labels[at], "=")
+	return strings.TrimPrefix(label, roleLabel), label
+}

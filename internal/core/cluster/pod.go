@@ -4,8 +4,11 @@
 package cluster
 
 import (
+	"hash/fnv"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,6 +64,7 @@ type Marks struct {
 	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	Criticality Criticality // zero if it has neither a label nor a PriorityClass
 	Protection  string      // the annotation that forbids other programs to evict the pod, with its value; "" if it has none
+	Labels      string      // "key=value", separated by commas; "" if not known (Role)
 }
 
 // Criticality is what a pod says about how much its workload matters.
@@ -274,3 +278,112 @@ func (p *Pod) IsBoosted() bool {
 
 // Serves reports whether the pod is in service: started and ready (W-14 in docs/migrate.md).
 func (p *Pod) Serves() bool { return p.Phase != Pending && p.Ready }
+
+// podNames are the patterns of pod names, by the kind of the owner. Kubernetes generates the random parts from an alphabet without
+// vowels.
+var podNames = []struct {
+	group, kind string
+	form        *regexp.Regexp
+}{
+	{"batch", "CronJob", regexp.MustCompile(`^(.+)-[0-9]{8,11}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "Deployment", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)},
+	{"apps", "StatefulSet", regexp.MustCompile(`^(.+)-[0-9]+$`)},
+	{"apps", "DaemonSet", regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)}, // or a Job
+}
+
+// OwnerByName guesses the workload of a pod from the pod's name, for pods that no longer exist. A pod whose name matches no pattern is its
+// own workload.
+func OwnerByName(pod Key) Workload {
+	for _, n := range podNames {
+		if m := n.form.FindStringSubmatch(pod.Name); m != nil {
+			return Workload{Group: n.group, Kind: n.kind, Namespace: pod.Namespace, Name: m[1]}
+		}
+	}
+	return Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// maxPodNames is the maximum length of the names of live pods in the result of PodNames, because it becomes part of a URL.
+const maxPodNames = 2000
+
+// PodNames returns a regular expression (RE2, not anchored) for the names of the pods of a workload: names that are generated as those of its
+// kind or of its live pods, and the names of other live pods up to 2000 bytes. It is "" if no name is known.
+func PodNames(w Workload, live []*Pod) string {
+	var all []string
+	kinds := map[string]bool{w.Kind: true}
+	length := 0
+	for _, p := range live {
+		if by := OwnerByName(p.Key); by.Name == w.Name {
+			kinds[by.Kind] = true
+		} else if length += len(p.Name) + 1; length <= maxPodNames {
+			all = append(all, regexp.QuoteMeta(p.Name))
+		}
+	}
+	for _, n := range podNames {
+		if kinds[n.kind] {
+			all = append(all, strings.Trim(strings.Replace(n.form.String(), "(.+)", regexp.QuoteMeta(w.Name), 1), "^$"))
+		}
+	}
+	if kinds["Pod"] {
+		all = append(all, regexp.QuoteMeta(w.Name))
+	}
+	return strings.Join(all, "|")
+}
+
+// A CapacityRequest is an object in the cluster that asks for room for the replacement of a pod before the pod is evicted.
+type CapacityRequest struct {
+	Key
+	UID     string
+	Kind    RequestKind
+	State   RequestState
+	Created time.Time
+	Size    Resources // what the replacement requests
+	Node    string    // of a placeholder pod; "" if it has none
+	Text    string    // why it failed; "" if it has not
+}
+
+// A RequestKind is the kind of a request for capacity.
+type RequestKind uint8
+
+// The kinds of requests for capacity.
+const (
+	PlaceholderPod      RequestKind = iota // a pod with the size of the replacement
+	ProvisioningRequest                    // an object of the group autoscaling.x-k8s.io, for a cluster autoscaler
+)
+
+// String returns the Kubernetes name of the object.
+func (k RequestKind) String() string {
+	if k == ProvisioningRequest {
+		return "ProvisioningRequest"
+	}
+	return "placeholder pod"
+}
+
+// A RequestState is the state of a request for capacity.
+type RequestState uint8
+
+// The states of a request for capacity.
+const (
+	RequestWaiting  RequestState = iota // neither accepted nor failed
+	RequestAccepted                     // an autoscaler has accepted it
+	RequestProvided                     // the capacity is there
+	RequestFailed                       // the autoscaler cannot provide it, or has taken it back
+)
+
+// placeholderPrefix is the start of the name of every request for capacity.
+const placeholderPrefix = "podfit-placeholder-"
+
+// PlaceholderOf returns the key of the request for capacity for the replacement of a pod. The name follows from the UID of the pod, so a
+// repeated request creates no second object, and the request for a pod is found without further data.
+func PlaceholderOf(p *Pod) Key { return PlaceholderFor(p.Namespace, p.UID) }
+
+// PlaceholderFor is PlaceholderOf for a pod of which only the namespace and the UID are known.
+func PlaceholderFor(namespace, uid string) Key {
+	const digits = "0123456789abcdef"
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid)) // never fails
+	name := []byte(placeholderPrefix)
+	for _, b := range h.Sum(nil) {
+		name = append(name, digits[b>>4], digits[b&15])
+	}
+	return Key{Namespace: namespace, Name: string(name)}
+}

@@ -35,6 +35,8 @@ type Settings struct {
 	MemoryPerCPU      Setting[MemoryPerCPU]  // the memory for each core that a pod is to have (podfit.dev/memory-per-cpu)
 	IgnoreProtection  string                 // which changes disregard Marks.Protection: rescue or always, none, or "" for none, too (podfit.dev/ignore-do-not-disrupt)
 	Continues         string                 // the former workload whose usage history the target continues, of its kind and namespace (podfit.dev/continues)
+	RoleLabel         string                 // the label of pods by whose values they are sized apart (podfit.dev/role-label)
+	Followers         string                 // own: the sizes of groups have memory, too; same or "": only CPU (podfit.dev/followers)
 	SettingProblem    string                 // the errors in the annotations, "" if there is none. Invalid annotations have no effect.
 }
 
@@ -46,6 +48,8 @@ func (s Settings) Under(namespace Settings) Settings {
 	s.MaxStep = s.MaxStep.under(namespace.MaxStep)
 	s.MemoryPerCPU = s.MemoryPerCPU.under(namespace.MemoryPerCPU)
 	s.IgnoreProtection = cmp.Or(s.IgnoreProtection, namespace.IgnoreProtection)
+	s.RoleLabel = cmp.Or(s.RoleLabel, namespace.RoleLabel)
+	s.Followers = cmp.Or(s.Followers, namespace.Followers)
 	return s
 }
 

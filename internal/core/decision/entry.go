@@ -201,7 +201,7 @@ var entries = map[ReasonCode]entry{
 	},
 	NotAnnounced: {name: "NotAnnounced", attention: true, text: "The action is not carried out, because the updater cannot store its " +
 		"announcement, and a restart could repeat the action{quote}{next}"},
-	Protected: {name: "Protected", attention: true, text: "The pod is not replaced, because it has the annotation {cause}"},
+	Protected: {name: "Protected", attention: true, text: "The pod is not replaced, because of the annotation {cause}"},
 	DryRunUnanswered: {name: "DryRunUnanswered", attention: true, text: "Earlier evictions had no effect, so a dry run must show first " +
 		"whether a replacement gets the recommended requests. The API server does not answer dry runs in the namespace in time. The next " +
 		"pass tries again"},

@@ -473,11 +473,32 @@ func replicasDiffer(in *Input) (Situation, bool) {
 				}
 				return wording.Amount(res, int64(v)) + " of memory"
 			}
-			return Situation{
+			s := Situation{
 				Code: ReplicasDiffer, Title: "replicas differ",
-				Text: fmt.Sprintf("Container %s uses %s in %s and %s in %s, as a leader and its followers may. All replicas get the same recommendation, which follows the largest ones.",
+				Text: fmt.Sprintf("Container %s uses %s in %s and %s in %s, as a leader and its followers may.",
 					container, unit(value(high, res)), high.Pod.Name, unit(value(low, res)), low.Pod.Name),
-			}, true
+			}
+			a := in.Autoscaler
+			switch {
+			case a == nil || a.Rules.RoleLabel == "":
+				s.Text += " All replicas get the same recommendation, which follows the largest ones."
+				if a != nil && a.Mode.Resizes() && in.Subject.Workload.Kind == "StatefulSet" {
+					s.Advice = Advice{
+						Text:    "To size them apart by their ordinal, or by another label if that has their role:",
+						Command: kubectl(a.Namespace, "annotate", "vpa", a.Name, rollout.AnnotationRoleLabel+"="+cluster.PodIndex),
+					}
+				}
+			case !a.SizesByRole():
+				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
+					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
+			case !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Role(a.Rules.RoleLabel) != "" }):
+				s.Text += fmt.Sprintf(" No pod has the label %s that annotation %s names, or podfit does not read the labels of pods of this kind.", a.Rules.RoleLabel, rollout.AnnotationRoleLabel)
+			case slices.ContainsFunc(in.Pods, a.HasGroups):
+				continue // they are sized apart
+			default:
+				s.Text += fmt.Sprintf(" They are sized apart by their label %s, once pods with its values have been measured for a day (--role-history).", a.Rules.RoleLabel)
+			}
+			return s, true
 		}
 	}
 	return Situation{}, false

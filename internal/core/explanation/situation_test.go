@@ -91,6 +91,18 @@ func noted(kind admissible.NoteKind) func(*Input) {
 }
 
 // edits returns the edits one after the other.
+// ofRoles makes the workload a StatefulSet whose pods have a label with their role.
+func ofRoles(label string, groups []cluster.GroupSize) func(*Input) {
+	return func(in *Input) {
+		in.Subject.Workload.Kind = "StatefulSet"
+		in.Autoscaler.Mode, in.Autoscaler.Rules.RoleLabel = cluster.InPlaceOrRecreate, label
+		in.Autoscaler.Advice = []cluster.Advice{{Container: in.Pods[0].Containers[0].Name, Groups: groups}}
+		for _, p := range in.Pods {
+			p.Marks = &cluster.Marks{Labels: "role=leader"}
+		}
+	}
+}
+
 func edits(all ...func(*Input)) func(*Input) {
 	return func(in *Input) {
 		for _, edit := range all {
@@ -172,15 +184,20 @@ var situationTests = map[string]struct {
 		in.protect(1, 2)
 		in.Disruption[0].AlwaysAllow = true
 	}, without: Deadlock},
-	"OOM kill, PDB without room, mode Off": {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler.Mode = cluster.Off }, without: Deadlock},
-	"OOM kill, PDB without room, no VPA":   {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler = nil }, without: Deadlock},
-	"pod that is ready after an OOM kill":  {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
-	"replicas that differ":                 {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
-	"replicas whose memory differs":        {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[1].Memory = 1.5 * gib }), applies: ReplicasDiffer},
-	"replicas that differ by less than 3":  {edit: uses(1.1, 0.4), without: ReplicasDiffer},
-	"small differences":                    {edit: uses(0.04, 0.01), without: ReplicasDiffer},
-	"shape of etcd":                        {edit: uses(0.093, 0.03), applies: ReplicasDiffer},
-	"memory that differs by less than 2":   {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[0].Memory, in.Usage[1].Memory = 320<<20, 620<<20 }), without: ReplicasDiffer},
+	"OOM kill, PDB without room, mode Off":  {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler.Mode = cluster.Off }, without: Deadlock},
+	"OOM kill, PDB without room, no VPA":    {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler = nil }, without: Deadlock},
+	"pod that is ready after an OOM kill":   {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
+	"replicas that differ":                  {edit: uses(1.3, 0.4), applies: ReplicasDiffer},
+	"replicas whose memory differs":         {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[1].Memory = 1.5 * gib }), applies: ReplicasDiffer},
+	"replicas of a StatefulSet that differ": {edit: edits(uses(1.3, 0.4), ofRoles("", nil)), applies: ReplicasDiffer},
+	"replicas whose roles are learnt":       {edit: edits(uses(1.3, 0.4), ofRoles("role", nil)), applies: ReplicasDiffer},
+	"replicas with roles in mode Recreate":  {edit: edits(uses(1.3, 0.4), ofRoles("role", nil), func(in *Input) { in.Autoscaler.Mode = cluster.Recreate }), applies: ReplicasDiffer},
+	"replicas with a size by role": {edit: edits(uses(1.3, 0.4), ofRoles("role", []cluster.GroupSize{{Role: "follower", Target: cluster.Resources{}.Set(cluster.CPU, 30)}})),
+		without: ReplicasDiffer},
+	"replicas that differ by less than 3": {edit: uses(1.1, 0.4), without: ReplicasDiffer},
+	"small differences":                   {edit: uses(0.04, 0.01), without: ReplicasDiffer},
+	"shape of etcd":                       {edit: uses(0.093, 0.03), applies: ReplicasDiffer},
+	"memory that differs by less than 2":  {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[0].Memory, in.Usage[1].Memory = 320<<20, 620<<20 }), without: ReplicasDiffer},
 	"former name of the workload": {edit: func(in *Input) {
 		in.Former = Former{Workload: cluster.Workload{Kind: "Deployment", Name: "basket"}, Age: 30 * time.Hour}
 	}, applies: Renamed},

@@ -1,6 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package ledger records the attempts to change pods and their effects: refusals with their back-off, evicted pods without a replacement,
+// resizes that others undid, and the state of every step that takes longer than one pass. A Ledger can be stored and restored.
+//
+// The ledger decides nothing. Package plan reads it when it decides, reports the outcome of each attempt, and gives it the decisions and a
+// View of the cluster once in each pass, from which it learns.
 package ledger
 
 import (
@@ -197,4 +202,15 @@ func (l *turnRecords) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Nam
 // forgetServed forgets namespaces without an action for HistoryTTL.
 func (l *turnRecords) forgetServed(now time.Time) {
 	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
+}
+
+// A View is what a pass has observed.
+type View struct {
+	Governed []cluster.Governed
+	Scales   map[cluster.Workload]cluster.Scale
+	Requests map[cluster.Key]*cluster.CapacityRequest // that live, by name
+
+	// Throttling is the CPU throttling of the canaries. Nil means that there is no Prometheus. A workload that is not in it has no answer
+	// yet.
+	Throttling map[cluster.Workload]rollout.Throttling
 }

@@ -1,6 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package overview computes what the web page shows: totals of the cluster, one row per workload with its risk and its surplus, pools of
+// nodes, and a bounded journal of decisions.
+//
+// The package is pure. It makes no recommendations: it compares the recommendations in the status of VPAs with the requests of pods.
 package overview
 
 import (
@@ -110,9 +114,9 @@ func (c *Container) Estimate() cluster.Estimate {
 
 // A podCount is what is counted of the pods of a container.
 type podCount struct {
-	sets   []sizeCount
-	newest time.Time        // creation of the newest pod
-	seen   *review.Evidence // OOM kills in the status of pods; nil if there are none
+	sets  []sizeCount
+	shown *cluster.Pod     // whose size is shown
+	seen  *review.Evidence // OOM kills in the status of pods; nil if there are none
 }
 
 // sizeCount counts the pods that have the same requests and limits.
@@ -266,4 +270,59 @@ func (o *Overview) Row(namespace, kind, name, group string) *Row {
 		}
 	}
 	return nil
+}
+
+// A User is an authenticated user.
+type User struct {
+	Name, UID string
+	Groups    []string
+	Extra     map[string][]string
+}
+
+// A Viewer is who sees a page. The zero value sees nothing.
+type Viewer struct {
+	Name       string          // "" without authentication
+	All        bool            // the viewer may see all namespaces, and nodes
+	Namespaces map[string]bool // namespaces that the viewer may see if All is false
+}
+
+// Sees reports whether the viewer may see objects of a namespace.
+func (v *Viewer) Sees(namespace string) bool { return v.All || v.Namespaces[namespace] }
+
+// Visible returns the part of an overview that the viewer may see. Nodes and their capacity belong to the cluster, so they are not part of it
+// for a viewer of some namespaces.
+func (o *Overview) Visible(v *Viewer) *Overview {
+	if v.All {
+		return o
+	}
+	out := &Overview{At: o.At, UsageSeen: o.UsageSeen}
+	for _, row := range o.Rows {
+		if v.Sees(row.Workload.Namespace) {
+			out.Rows = append(out.Rows, row)
+			out.Totals.add(&row.Totals)
+			out.Pods += row.Pods
+		}
+	}
+	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r *Resize) bool { return !v.Sees(r.Pod.Namespace) })
+	return out
+}
+
+// Visible returns the part of the surplus that the viewer may see, with the total of the visible rows.
+func (s *Surplus) Visible(visible *Overview, v *Viewer) *Surplus {
+	if v.All {
+		return s
+	}
+	out := &Surplus{PriceSource: s.PriceSource, Money: s.Money}
+	for _, row := range visible.Rows {
+		out.Total += max(s.Money[row.Workload], 0)
+	}
+	return out
+}
+
+// VisibleEntries returns the entries that the viewer may see.
+func VisibleEntries(entries []Entry, v *Viewer) []Entry {
+	if v.All {
+		return entries
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !v.Sees(e.Pod.Namespace) })
 }

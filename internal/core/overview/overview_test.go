@@ -487,3 +487,30 @@ func TestPools_nodesWithLabelsAndRoles_haveTheNamesAndCapacityOfTheCapacityPlan(
 		}
 	}
 }
+
+// Followers have the size of their group, so they need no more, although the recommendation of the VPA is that of the leader.
+func TestOf_podsHaveTheSizeOfTheirRole_workloadHasNoRisk(t *testing.T) {
+	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	a := autoscaler(w, cluster.Amounts(930, 620<<20))
+	a.Mode, a.Rules.RoleLabel = cluster.InPlaceOrRecreate, "role"
+	a.Advice[0].Groups = []cluster.GroupSize{{Role: "follower", Target: cluster.Resources{}.Set(cluster.CPU, 300)}}
+	var pods []*cluster.Pod
+	for i, role := range []string{"leader", "follower", "follower"} {
+		p := pod(w, fmt.Sprintf("db-%d", i), cluster.Amounts(300, 620<<20))
+		p.Marks = &cluster.Marks{Labels: "role=" + role}
+		p.Created = now.Add(time.Duration(i) * time.Minute)
+		if role == "leader" {
+			p.Containers[0].Requests.CPU = 930
+		}
+		pods = append(pods, p)
+	}
+	row := Of(worldOf(pods, a)).Rows[0]
+	c := row.Containers[0]
+	if row.Sized != 3 || row.Risk != 0 || c.Requests.CPU != 930 || row.Freed.CPU != 0 || row.Totals.Recommended.CPU != 1530 || !c.Fits() {
+		t.Errorf("%d sized, risk %v, shown %v, freed %v, recommended %v, fits %t", row.Sized, row.Risk, c.Requests, row.Freed, row.Totals.Recommended, c.Fits())
+	}
+	pods[2].Containers[0].Requests.CPU = 1100
+	if row := Of(worldOf(pods, a)).Rows[0]; row.Sized != 2 || row.Freed.CPU != 800 || row.Containers[0].Outside.CPU != 1100 {
+		t.Errorf("a follower with the size of a leader: %d sized, freed %v", row.Sized, row.Freed)
+	}
+}

@@ -79,6 +79,10 @@ func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidenc
 // add counts a live pod.
 func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources) {
 	r.Pods++
+	group := a
+	if a != nil {
+		group = a.For(p)
+	}
 	sizes := make([]cluster.Resources, len(p.Containers))
 	sized := true
 	since := w.Now.Add(-review.KillWindow)
@@ -90,9 +94,12 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		}
 		known := r.container(w, c.Name, a)
 		known.Sidecar = c.Role == cluster.Sidecar
-		known.count(requests, limits)
-		if known.Replicas++; known.Replicas == 1 || p.Created.After(known.pods.newest) {
-			known.pods.newest = p.Created
+		own := known.of(group)
+		if own == known || !own.within(requests) {
+			known.count(requests, limits)
+		}
+		if known.Replicas++; a.Represents(p, known.pods.shown) {
+			known.pods.shown = p
 			known.Requests, known.Limits, known.JVM = requests, limits, review.IsJVM(p, c)
 			known.PodLevel = review.PodLevelOf(p)
 		}
@@ -102,7 +109,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		now := used[place{p.Key, c.Name}]
 		known.Used = known.Used.Highest(now)
 		r.Totals.Used = r.Totals.Used.Add(now)
-		wanted := known.Wanted(requests)
+		wanted := own.Wanted(requests)
 		sizes[i] = wanted
 		for _, res := range cluster.All {
 			if known.Applies(res) {
@@ -112,13 +119,24 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
 			}
 		}
-		sized = sized && known.within(requests)
+		sized = sized && own.within(requests)
 	}
 	r.Totals.Requested = r.Totals.Requested.Add(review.RequestsOf(p, nil))
 	r.Totals.Recommended = r.Totals.Recommended.Add(review.RequestsOf(p, sizes))
 	if sized {
 		r.Sized++
 	}
+}
+
+// of returns the container with the recommendation for pods of a group, or itself. The rest is shared.
+func (c *Container) of(group *cluster.Autoscaler) *Container {
+	if group == nil || group.AdviceFor(c.Container) == c.Advice {
+		return c
+	}
+	own := *c
+	own.Advice = group.AdviceFor(c.Container)
+	own.Target = own.Estimate().Target.Only(c.Target.Has)
+	return &own
 }
 
 // Wanted returns the target of the container where there is one that podfit may apply, else the request.

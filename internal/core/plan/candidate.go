@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // A candidate is a pod that should change. Its methods are the checks, and what these ask. They decide nothing.
@@ -281,14 +282,23 @@ func (t *candidate) interrupted() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
-// protected returns the reason not to end a pod whose annotation forbids it. A pod without a node does not run, so it may be ended.
+// protected returns the reason not to end a pod whose annotation forbids it, or whose role decides its size: an eviction could move the role to
+// another pod, which would be evicted next. A pod without a node does not run, so it may be ended.
 func (t *candidate) protected() (decision.Reason, bool) {
 	p := t.d.Pod
-	ignore := t.d.Autoscaler.Rules.IgnoreProtection
-	if t.b.UpstreamRules || !p.IsProtected() || p.Node == "" || ignore == "always" || ignore == "rescue" && t.d.Rescue {
+	a := t.d.Autoscaler
+	ignore := a.Rules.IgnoreProtection
+	cause := rollout.AnnotationRoleLabel + ": " + a.Rules.RoleLabel
+	switch {
+	case p.Node == "":
 		return decision.Reason{}, false
+	case a.HasGroups(p):
+	case t.b.UpstreamRules, !p.IsProtected(), ignore == "always", ignore == "rescue" && t.d.Rescue:
+		return decision.Reason{}, false
+	default:
+		cause = p.Marks.Protection
 	}
-	return decision.Reason{Code: decision.Protected, Text: p.Marks.Protection}, true
+	return decision.Reason{Code: decision.Protected, Text: cause}, true
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.

@@ -421,7 +421,7 @@ func Present(in *Sizing) []Counterfactual {
 	var out []Counterfactual
 	for _, w := range WhyOf(in) {
 		c := Counterfactual{Container: w.Container, Resource: w.Resource}
-		in.judge(&c, w.Size, w.Published)
+		in.judge(&c, w.Size, w.Published.Target)
 		out = append(out, c)
 	}
 	return out

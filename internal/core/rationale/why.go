@@ -1,6 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package rationale explains for a person how the size of a container comes about, step by step from the usage to the amount, and what it
+// would be under other conditions.
+//
+// It computes no sizes of its own: they come from packages recommend and policy.
 package rationale
 
 import (
@@ -42,7 +46,7 @@ type Why struct {
 	Range    Range             // the recommendation
 	Usual    int64             // the target outside of low hours, if this is a time with a lower one; otherwise 0
 
-	Published int64 // the target in the status of the VPA; that of Range if there is none
+	Published Published
 
 	Size    Amounts // of a pod that is created or resized now; not set if podfit does not set it or there is no pod
 	Present Amounts // of the pod
@@ -62,6 +66,13 @@ type Why struct {
 	StartupBoost StartupBoost // what is learnt for new pods, only for CPU
 
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
+}
+
+// Published is what the status of the VPA has.
+type Published struct {
+	Target    int64               // that of Why.Range if the status has none
+	Groups    []cluster.GroupSize // the sizes of pods with some roles
+	RoleLabel string              // the label with the role; "" if roles do not matter
 }
 
 // Range is a recommendation: pods with requests between Lower and Upper are not changed.
@@ -140,12 +151,12 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			w := Why{
 				Container: c.Container, Resource: res, Profile: p.Name, Node: p.Node,
 				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
-				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)}, Published: target,
+				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)}, Published: Published{Target: target},
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
 			w.fit(in.Pod, fits, looked)
 			if published := a.AdviceFor(c.Container); published != nil && published.Target.Has.Has(res) {
-				w.Published = published.Target.Amount(res)
+				w.Published = Published{published.Target.Amount(res), published.Groups, a.Rules.RoleLabel}
 			}
 			if res == cluster.CPU {
 				w.CPULimits = limits

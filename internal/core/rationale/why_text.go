@@ -376,8 +376,13 @@ func (w *Why) sizeLine() Line {
 	default:
 		texts = append(texts, "limit "+limit)
 	}
-	if w.Published != w.Range.Target {
-		texts = append(texts, fmt.Sprintf("the VPA's status has %s", wording.Figure(w.Resource, float64(w.Published))))
+	if w.Published.Target != w.Range.Target {
+		texts = append(texts, fmt.Sprintf("the VPA's status has %s", wording.Figure(w.Resource, float64(w.Published.Target))))
+	}
+	for _, g := range w.Published.Groups {
+		if amount, set := g.Target.Get(w.Resource); set && w.Published.RoleLabel != "" {
+			texts = append(texts, fmt.Sprintf("pods with %s=%s get %s", w.Published.RoleLabel, g.Role, wording.Figure(w.Resource, float64(amount))))
+		}
 	}
 	if w.Usual > 0 {
 		texts = append(texts, fmt.Sprintf("outside of the low hours: %s", wording.Figure(w.Resource, float64(w.Usual))))

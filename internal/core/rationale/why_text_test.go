@@ -141,7 +141,7 @@ func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 		"limit 400Mi → 600Mi, in proportion":           {Size: size, Present: Amounts{Limit: 400 * mib, HasLimit: true}},
 		"limit stays 600Mi, by the policy":             {Size: size, LimitsKept: true},
 		"no limit":                                     {Size: Amounts{Request: 1, HasRequest: true}},
-		"limit 600Mi; the VPA's status has 500Mi":      {Size: size, Published: 500 * mib},
+		"limit 600Mi; the VPA's status has 500Mi":      {Size: size, Published: Published{Target: 500 * mib}},
 		"limit 600Mi; outside of the low hours: 700Mi": {Size: size, Usual: 700 * mib},
 		"": {},
 	} {

@@ -99,7 +99,7 @@ func TestExplain_everyProfileOnRandomUsage_foldsToTheEstimate(t *testing.T) {
 					t.Fatalf("%s: %d recommendations with %d records, want %d", p.Name, len(advice), len(records), len(want))
 				}
 				for i := range want {
-					if advice[i] != want[i] {
+					if !advice[i].Equal(want[i]) {
 						t.Fatalf("%s: explained %v, recommended %v", p.Name, advice[i], want[i])
 					}
 					checkRecord(t, p.Name, want[i].Estimate, &records[i])

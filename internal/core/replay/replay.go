@@ -1,6 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package replay runs recorded usage through the code that runs in a cluster, measures the results and ranks them: the
+// samples go into a usage.Store, a recommend.Profile recommends, package policy applies bounds, and package plan decides
+// when a pod is changed.
+//
+// A decision uses only samples from before the minute in which it is made. The result depends only on the trace and the
+// options. The package does no I/O. Run replays one workload with one profile, so that callers can run several at a time.
 package replay
 
 import (
@@ -201,7 +207,7 @@ func (r *run) trackAll(at time.Time) {
 func (r *run) decide(now time.Time) []cluster.Advice {
 	advice := recommend.Workload(r.profile.Params, r.profile.Estimator, r.book, r.a, r.w.Key, now)
 	advice = policy.Cap(r.a, advice, cluster.Resources{}, cluster.NodeShare{})
-	if !slices.Equal(advice, r.a.Advice) {
+	if !slices.EqualFunc(advice, r.a.Advice, cluster.Advice.Equal) {
 		r.a.Advice = advice
 		r.idle = time.Time{}
 	}

@@ -24,9 +24,14 @@ const (
 	AnnotationPerCPU    = "podfit.dev/memory-per-cpu"        // the memory for each core that the recommendations of a pod have together
 	AnnotationIgnore    = "podfit.dev/ignore-do-not-disrupt" // which changes disregard the annotations of pods that forbid to evict them
 	AnnotationContinues = "podfit.dev/continues"             // the former name of the target, whose usage history it continues
+	AnnotationRoleLabel = "podfit.dev/role-label"            // the label of pods by whose values they are sized apart
+	AnnotationFollowers = "podfit.dev/followers"             // whether pods of another role get memory of their own size, too
 )
 
-var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+var (
+	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+	labelName  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+)
 
 // settings are the annotations of an autoscaler that override a flag or set a limit.
 var settings = []struct {
@@ -57,6 +62,14 @@ var settings = []struct {
 	{AnnotationContinues, "the former name of the target: lower-case letters, digits, '-' and '.', at most 253", func(text string, to *cluster.Settings) bool {
 		to.Continues = text
 		return objectName.MatchString(text) && len(text) <= 253
+	}},
+	{AnnotationRoleLabel, "none, or the name of a label of the pods, such as role or " + cluster.PodIndex, func(text string, to *cluster.Settings) bool {
+		to.RoleLabel = text
+		return labelName.MatchString(text) && len(text) <= 317
+	}},
+	{AnnotationFollowers, "same or own", func(text string, to *cluster.Settings) bool {
+		to.Followers = text
+		return text == "same" || text == "own"
 	}},
 }
 

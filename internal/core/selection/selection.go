@@ -57,7 +57,7 @@ func (s *Selector) Judge(d *decision.Decision) {
 		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
 		return
 	}
-	a = s.Canaries.Hold(a, p)
+	a = s.Canaries.Hold(a.For(p), p)
 	limits := s.World.LimitsOf(p)
 	d.With = policy.Fit(a, limits, p)
 	switch {

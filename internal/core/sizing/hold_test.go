@@ -83,10 +83,10 @@ func TestHold_neverDecreases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := &cluster.Autoscaler{Advice: x.status, Policies: x.policies}
 			input := slices.Clone(x.recommended)
-			if got := Hold(a, []string{"a", "app", "sidecar"}, x.recommended); !slices.Equal(got, x.want) {
+			if got := Hold(a, []string{"a", "app", "sidecar"}, x.recommended); !slices.EqualFunc(got, x.want, cluster.Advice.Equal) {
 				t.Errorf("got  %+v\nwant %+v", got, x.want)
 			}
-			if !slices.Equal(x.recommended, input) {
+			if !slices.EqualFunc(x.recommended, input, cluster.Advice.Equal) {
 				t.Errorf("the input was changed to %+v", x.recommended)
 			}
 		})
@@ -109,7 +109,7 @@ func TestLimitCPU_recommendationIsHigher_isTheTargetOfTheStatus(t *testing.T) {
 	want[0].Lower.CPU, want[0].Target.CPU, want[0].Upper.CPU = 1000, 1000, 1000
 	want[1].Lower.CPU, want[1].Target.CPU, want[1].Upper.CPU = 200, 200, 200
 	got := LimitCPU(a, higher)
-	if !slices.Equal(got, want) {
+	if !slices.EqualFunc(got, want, cluster.Advice.Equal) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if higher[0].Target.CPU != 3000 {

@@ -5,6 +5,7 @@ package usage
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -233,4 +234,88 @@ func (s *ContainerHistory) extend(create func() Extension) error {
 // alreadyObserved reports whether the extension already observed a sample of a time before its state was stored.
 func (s *ContainerHistory) alreadyObserved(at time.Time) bool {
 	return s.restored != nil && s.restored.observedUntil != 0 && at.UnixNano() <= s.restored.observedUntil
+}
+
+// Replace changes how extensions are created for a workload. Model state is carried over if the new extension has the same form. It
+// returns the containers whose extensions start empty.
+func (b *Store) Replace(w cluster.Workload, create func() Extension) (anew []string) {
+	wl := b.workload(w)
+	wl.extend = create
+	wl.edition++
+	for _, s := range wl.series {
+		if !s.replace(create) {
+			anew = append(anew, s.container)
+		}
+	}
+	return anew
+}
+
+// Recalled reports whether the model state of the extension was restored, or the extension never stores any. It is valid until the
+// next Prune.
+func (s *ContainerHistory) Recalled() bool {
+	return s.extension != nil && (storesNothing(s.extension) ||
+		s.restored != nil && !s.restored.history.Updated.IsZero() && len(s.restored.history.Data) == 0)
+}
+
+func storesNothing(e Extension) bool {
+	data, err := e.AppendBinary(nil)
+	return err == nil && len(data) == 0
+}
+
+// replace reports whether model state was carried over, or none is needed.
+func (s *ContainerHistory) replace(create func() Extension) bool {
+	before := s.extension
+	s.extension = nil
+	if before == nil {
+		waits := s.restored != nil && len(s.restored.history.Data) > 0
+		return s.extend(create) == nil && waits || storesNothing(s.extension)
+	}
+	s.extension = create()
+	if storesNothing(s.extension) {
+		return true
+	}
+	if before.Form() != s.extension.Form() {
+		return false
+	}
+	data, err := before.AppendBinary(nil)
+	return err == nil && s.extension.UnmarshalBinary(data) == nil
+}
+
+// packedForm is the form of a History that is a whole checkpoint.
+const packedForm = "checkpoint/1"
+
+// Pack returns all stored history of a container as one History, for groups of pods: they have no checkpoint, because upstream would take it for that
+// of a container. It is not ok if the container has no samples, or too much history. Saved records the checkpoint.
+func (b *Store) Pack(w cluster.Workload, container string, now time.Time) (packed History, c Checkpoint, ok bool) {
+	c, ok = b.Checkpoint(w, container, now)
+	if !ok {
+		return History{}, c, false
+	}
+	stored := c.Carry()
+	stored.Changes = nil
+	data, err := json.Marshal(stored)
+	return History{Container: container, Updated: c.Updated, LastSample: c.LastSample.Truncate(time.Second), Form: packedForm, Data: data}, c, err == nil && len(data) <= maxHistory
+}
+
+// Unpack restores what Pack returned. Its conditions and errors are those of Restore.
+func (b *Store) Unpack(w cluster.Workload, packed *History) error {
+	var c Checkpoint
+	if packed.Form != packedForm || len(packed.Data) > maxHistory {
+		return fmt.Errorf("restore %s of %s: form must be %q with at most %d bytes, got %q with %d", packed.Container, w, packedForm, maxHistory, packed.Form, len(packed.Data))
+	}
+	if err := json.Unmarshal(packed.Data, &c); err != nil {
+		return fmt.Errorf("restore %s of %s: %w", packed.Container, w, err)
+	}
+	return b.Restore(w, packed.Container, c)
+}
+
+// Governed returns the workloads that an autoscaler sizes.
+func (b *Store) Governed() []cluster.Workload {
+	var all []cluster.Workload
+	for w, wl := range b.workloads {
+		if wl.governed {
+			all = append(all, w)
+		}
+	}
+	return all
 }

@@ -84,3 +84,13 @@ func (s *sendRecord) classify(err error) error {
 	}
 	return NotSent(err)
 }
+
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

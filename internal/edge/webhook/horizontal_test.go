@@ -26,3 +26,19 @@ func TestHandler_resourceScaledByHPA_keepsTheRequestAndLimitOfTheTemplate(t *tes
 		}
 	}
 }
+
+// The ordinal of a pod of a StatefulSet is known before the pod exists, other roles are not.
+func TestHandler_podIndexIsItsRole_newPodHasTheSizeOfItsGroup(t *testing.T) {
+	a := recommending("vpa", map[string]cluster.Resources{"app": cluster.Amounts(250, mi(300))})
+	a.Mode, a.Rules.RoleLabel = cluster.InPlaceOrRecreate, cluster.PodIndex
+	a.Target.Kind = "StatefulSet"
+	a.Advice[0].Groups = []cluster.GroupSize{{Role: "1", Target: cluster.Resources{}.Set(cluster.CPU, 30)}}
+	for name, want := range map[string]string{"cart-1": `"30m"`, "cart-0": `"250m"`} {
+		pod := strings.Replace(cart("", `"containers":[{"name":"app"}]`), `"metadata":{`, `"metadata":{"name":"`+name+`",`, 1)
+		pod = strings.Replace(pod, `"kind":"ReplicaSet"`, `"kind":"StatefulSet"`, 1)
+		patch := strings.Join(patchLines(t, ask(t, handler(worldOf(a), Options{}), createRequest(pod)).Patch), "\n")
+		if !strings.Contains(patch, want) {
+			t.Errorf("%s:\n%s", name, patch)
+		}
+	}
+}

@@ -43,6 +43,7 @@ func (h *Handler) pod(ctx context.Context, review *decodedReview, response *admi
 	if a == nil {
 		return resultSkipped
 	}
+	a = a.For(projected)
 	patch, err := h.fit(a, p, projected)
 	if err != nil {
 		h.log.Error("Cannot encode the patch of a pod; admitted unchanged", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.Any("error", err))

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -204,7 +205,7 @@ func (f *auditFacts) addAutoscaler(a *auditLine) error {
 }
 
 func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string) invariant.Autoscaler {
-	out := invariant.Autoscaler{At: at, Namespace: o.Namespace, Name: o.Name, Writer: writer}
+	out := invariant.Autoscaler{At: at, Namespace: o.Namespace, Name: o.Name, Writer: writer, RoleLabel: o.Annotations["podfit.dev/role-label"]}
 	if t := o.Spec.TargetRef; t != nil {
 		out.Target = invariant.Ref{Kind: t.Kind, Namespace: o.Namespace, Name: t.Name}
 	}
@@ -217,6 +218,17 @@ func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string)
 	for _, r := range o.Status.Recommendation.ContainerRecommendations {
 		one := invariant.Range{
 			Container: r.ContainerName, Lower: amounts(r.LowerBound), Target: amounts(r.Target), Upper: amounts(r.UpperBound),
+		}
+		for key, quantity := range r.UncappedTarget {
+			if name, role, isOfRole := strings.Cut(string(key), ".role.podfit.dev/"); isOfRole {
+				if one.OfRoles == nil {
+					one.OfRoles = map[string]invariant.Amounts{}
+				}
+				if one.OfRoles[role] == nil {
+					one.OfRoles[role] = invariant.Amounts{}
+				}
+				maps.Copy(one.OfRoles[role], amounts(corev1.ResourceList{corev1.ResourceName(name): quantity}))
+			}
 		}
 		if o.Spec.ResourcePolicy != nil {
 			for _, p := range o.Spec.ResourcePolicy.ContainerPolicies {

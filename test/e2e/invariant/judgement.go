@@ -150,7 +150,7 @@ func (j *judgement) governing(p *Pod, w *Write) (out []*Autoscaler) {
 	for _, all := range j.autoscalers {
 		for _, a := range during(all, w.At.Add(-j.Stale), w.At) {
 			if !a.Gone && a.Target == top {
-				out = append(out, a)
+				out = append(out, a.forRole(p))
 			}
 		}
 	}

@@ -5,11 +5,11 @@ package invariant
 
 import (
 	"fmt"
+	"k8s.io/apimachinery/pkg/labels"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // A Log is everything that was observed. Each list may be in any order.
@@ -96,6 +96,7 @@ type Autoscaler struct {
 	Target          Ref
 	MinReplicas     int
 	Writer          string // user who last wrote the status
+	RoleLabel       string // the label of pods by which they are sized apart; "" for none
 	Ranges          []Range
 	Gone            bool
 }
@@ -105,6 +106,30 @@ type Range struct {
 	Container                     string
 	Lower, Target, Upper          Amounts
 	AllowedLeast, AllowedGreatest Amounts
+	OfRoles                       map[string]Amounts // the targets of pods with some roles
+}
+
+// forRole returns the VPA with the ranges of a pod with a role: podfit keeps such pods from 15 % below to 20 % above their target.
+func (a *Autoscaler) forRole(p *Pod) *Autoscaler {
+	role := p.Labels[a.RoleLabel]
+	if role == "" {
+		return a
+	}
+	out := *a
+	out.Ranges = slices.Clone(a.Ranges)
+	for i := range out.Ranges {
+		r := &out.Ranges[i]
+		r.Lower, r.Target, r.Upper = maps.Clone(r.Lower), maps.Clone(r.Target), maps.Clone(r.Upper)
+		for _, of := range r.OfRoles {
+			for res := range of {
+				if own, ok := r.OfRoles[role][res]; ok {
+					r.Target[res] = own
+				}
+				r.Lower[res], r.Upper[res] = r.Target[res]*85/100, r.Target[res]*120/100
+			}
+		}
+	}
+	return &out
 }
 
 // isPlaceholder reports whether podfit has created the pod to hold room. Only podfit may set its label.

@@ -290,3 +290,19 @@ func TestJudge_sameViolationAgain_isCounted(t *testing.T) {
 		t.Errorf("violations are %v", got)
 	}
 }
+
+func TestForRole_podHasASizeByItsRole_rangeIsCloseToIt(t *testing.T) {
+	a := &Autoscaler{RoleLabel: "role", Ranges: []Range{{
+		Container: "app", Lower: Amounts{"cpu": 10, "memory": 1}, Target: Amounts{"cpu": 1000, "memory": 5}, Upper: Amounts{"cpu": 9000, "memory": 9},
+		OfRoles: map[string]Amounts{"follower": {"cpu": 100}},
+	}}}
+	for role, want := range map[string][3]int64{"follower": {85, 100, 120}, "leader": {850, 1000, 1200}, "": {10, 1000, 9000}} {
+		r := a.forRole(&Pod{Labels: map[string]string{"role": role}}).Ranges[0]
+		if got := [3]int64{r.Lower["cpu"], r.Target["cpu"], r.Upper["cpu"]}; got != want || r.Upper["memory"] != 9 {
+			t.Errorf("%q: %v, want %v", role, got, want)
+		}
+	}
+	if a.Ranges[0].Target["cpu"] != 1000 {
+		t.Error("the recommendation of the VPA has changed")
+	}
+}

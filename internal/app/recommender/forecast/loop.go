@@ -1,6 +1,9 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package forecast keeps the CapacityPlan of the cluster up to date: once a minute it measures the pools of nodes, records the maximum of
+// the day, and computes the forecast. It stores the plan in the cluster when it has changed, and publishes it as metrics. It runs beside the
+// passes of the recommender, with the same watches.
 package forecast
 
 import (
@@ -12,6 +15,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -336,4 +341,24 @@ func remedyFor(err error) string {
 		return "grant the recommender create and get on capacityplans.podfit.dev and patch on capacityplans.podfit.dev/status, as deploy/10-rbac.yaml does; or set --capacity-plan=false"
 	}
 	return "podfit tries again in 10 minutes; check the API server"
+}
+
+// Usage keeps the usage that the recommender has read last. It is safe for several goroutines. A nil Usage keeps none.
+type Usage struct {
+	last atomic.Pointer[[]usage.Sample]
+}
+
+// Keep replaces the usage. Nobody changes the samples.
+func (u *Usage) Keep(samples []usage.Sample) {
+	if u != nil {
+		u.last.Store(&samples)
+	}
+}
+
+// byPod returns the present usage of each pod.
+func (u *Usage) byPod(now time.Time) map[cluster.Key]cluster.Resources {
+	if u == nil || u.last.Load() == nil {
+		return nil
+	}
+	return capacity.UsageByPod(*u.last.Load(), now)
 }

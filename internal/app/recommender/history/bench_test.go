@@ -58,7 +58,7 @@ func (b *bench) autoscale(name string, w cluster.Workload) *cluster.Autoscaler {
 
 // checkpointer returns a checkpointer with an empty usage store.
 func (b *bench) checkpointer() *Checkpointer {
-	return NewCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), Storage{b, b.modelStates}, NewMetrics(prometheus.NewRegistry()),
+	return NewCheckpointer(b.config, usage.NewStore(usage.DefaultConfig()), usage.NewStore(usage.DefaultConfig()), Storage{b, b.modelStates}, NewMetrics(prometheus.NewRegistry()),
 		process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 }
 

@@ -1,6 +1,11 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package history moves the usage history of the recommender between its usage store and the outside: a Checkpointer loads checkpoints
+// and model state at startup and stores them while the recommender runs, and a Backfill reads history from Prometheus.
+//
+// It makes no recommendations and decides no sizes. While history is missing, package recommender asks Backfill whether a
+// recommendation may decrease.
 package history
 
 import (
@@ -14,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -73,6 +79,7 @@ type CheckpointerConfig struct {
 type Checkpointer struct {
 	config     CheckpointerConfig
 	usageStore *usage.Store
+	groups     *usage.Store // of groups of pods, which are stored as model state of their own
 	store      Storage
 	metrics    *Metrics
 	health     *process.Health // gets progress signals, because storing can take longer than the limit of the health check
@@ -82,6 +89,7 @@ type Checkpointer struct {
 	loadedCheckpoints map[checkpoint.Key]usage.Checkpoint
 	// Model state that is loaded and not restored, because no served VPA references the workload or its profile has no model state.
 	loadedModelStates map[cluster.Workload][]usage.History
+	loadedGroups      map[cluster.Workload][]group     // histories of groups of pods that are loaded and not restored, by workload
 	unread            error                            // why the model state is not loaded, although the recommender runs; nil if it is
 	loadAgainAt       time.Time                        // when to try again to load it
 	loadAgainAfter    time.Duration                    // the wait after the next failure
@@ -94,10 +102,10 @@ type Checkpointer struct {
 	resumeAt map[usage.Ref]cluster.Key
 }
 
-// NewCheckpointer returns a Checkpointer for a usage store, before Load.
-func NewCheckpointer(c CheckpointerConfig, u *usage.Store, store Storage, m *Metrics, h *process.Health, log *slog.Logger) *Checkpointer {
+// NewCheckpointer returns a Checkpointer for a usage store and that of groups of pods, before Load.
+func NewCheckpointer(c CheckpointerConfig, u, groups *usage.Store, store Storage, m *Metrics, h *process.Health, log *slog.Logger) *Checkpointer {
 	return &Checkpointer{
-		config: c, usageStore: u, store: store, metrics: m, health: h, log: log,
+		config: c, usageStore: u, groups: groups, store: store, metrics: m, health: h, log: log,
 		loadedCheckpoints: map[checkpoint.Key]usage.Checkpoint{}, loadedModelStates: map[cluster.Workload][]usage.History{},
 		savedAt: map[usage.Ref]time.Time{}, expired: map[usage.Ref]bool{}, storedOf: map[cluster.Key]cluster.Workload{},
 		profileOf: map[cluster.Key]string{},
@@ -114,7 +122,7 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 		err := errors.Join(checkpointsErr, modelStatesErr)
 		if err == nil {
 			k.loadedCheckpoints = checkpoints
-			k.loadedModelStates = modelStates
+			k.keepLoaded(modelStates)
 			k.unread = k.store.ModelStates.Unread()
 			k.storedOf = newest(checkpoints, func(c *usage.Checkpoint) cluster.Workload { return c.Workload })
 			k.profileOf = newest(checkpoints, func(c *usage.Checkpoint) string { return c.Profile })
@@ -183,7 +191,7 @@ func (k *Checkpointer) LoadAgain(ctx context.Context, now time.Time) {
 			modelStates[w] = hs
 		}
 	}
-	k.loadedModelStates = modelStates
+	k.keepLoaded(modelStates)
 	k.log.Info("Loaded the stored model state", slog.Int("histories", len(modelStates)))
 }
 
@@ -223,6 +231,7 @@ func (k *Checkpointer) sizingProfile(a *cluster.Autoscaler) string {
 // Restore adds the loaded history of served VPAs to the usage store.
 func (k *Checkpointer) Restore(now time.Time, ours []*cluster.Autoscaler) {
 	k.restoreCheckpoints(now, ours)
+	k.restoreGroups(ours)
 	if len(k.loadedModelStates) == 0 {
 		return
 	}
@@ -410,6 +419,7 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		})
 	}
 	_ = g.Wait() // errors are logged where they occur
+	k.writeGroups(ctx, now, isDue)
 	for _, d := range all {
 		k.resumeAt[d.ref] = d.resumeAt
 		if d.resumeAt == (cluster.Key{}) {
@@ -636,14 +646,20 @@ func (k *Checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 //   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
 func (k *Checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
 	own := keySet(ours)
-	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Namespaces: map[string]bool{}}
+	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Grouped: map[cluster.Workload]bool{}, Namespaces: map[string]bool{}}
 	for _, a := range all {
+		if !own[a.Key] || len(k.loadedGroups[a.Target]) > 0 {
+			needed.Grouped[a.Target] = true
+		}
 		switch {
 		case a.Target.IsZero():
 			needed.Namespaces[a.Namespace] = true
 		case !own[a.Key] || k.config.NameGiven, k.usageStore.Extended(a.Target) && len(k.usageStore.All(a.Target)) > 0:
 			needed.Workloads[a.Target] = true
 		}
+	}
+	for _, w := range k.groups.Governed() {
+		needed.Workloads[w] = true
 	}
 	return needed
 }
@@ -655,4 +671,41 @@ func keySet(autoscalers []*cluster.Autoscaler) map[cluster.Key]bool {
 		keys[a.Key] = true
 	}
 	return keys
+}
+
+// Metrics are the metrics of loading and storing usage history. Those that upstream has keep upstream's names.
+type Metrics struct {
+	checkpoints *prometheus.CounterVec
+	modelStates *prometheus.CounterVec
+	namespaces  *process.SnapshotGauge   // of the backfill
+	requests    *prometheus.CounterVec   // to Prometheus
+	durations   *prometheus.HistogramVec // of requests to Prometheus
+}
+
+// NewMetrics registers the metrics of loading and storing usage history.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		checkpoints: process.NewCounter(reg, "podfit_recommender", "checkpoint_writes_total", "Number of checkpoint writes, by outcome.", "outcome"),
+		modelStates: process.NewCounter(reg, "podfit_recommender", "history_writes_total", "Number of writes of UsageHistory objects, by outcome.", "outcome"),
+		namespaces: process.NewSnapshotGauge(prometheus.GaugeOpts{
+			Namespace: "podfit_recommender", Name: "history_backfill_namespaces",
+			Help: "With --storage=prometheus: number of namespaces by the state of their backfill: pending, incomplete or done.",
+		}, "state"),
+		requests: process.NewCounter(reg, "vpa_recommender", "prometheus_client_api_requests_count", "Number of requests to Prometheus.", "code", "method"),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "vpa_recommender", Name: "prometheus_client_api_requests_duration_seconds", Help: "Duration of requests to Prometheus.",
+			Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
+		}, []string{"code", "method"}),
+	}
+	reg.MustRegister(m.namespaces, m.durations)
+	return m
+}
+
+// publishBackfill replaces the number of namespaces in each state of the backfill.
+func (m *Metrics) publishBackfill(count map[BackfillState]int) {
+	next := m.namespaces.Next()
+	for _, s := range []BackfillState{BackfillPending, BackfillIncomplete, BackfillDone} {
+		next.WithLabelValues(s.String()).Set(float64(count[s]))
+	}
+	m.namespaces.Publish(next)
 }

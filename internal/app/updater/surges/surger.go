@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -487,4 +489,28 @@ func (s *Surger) reportInvalid(now time.Time, w cluster.Workload) {
 		s.log.Warn("The annotation podfit.dev/surge of a Deployment is invalid; no pod of it is surged", slog.String("workload", w.String()),
 			slog.String("remedy", "restore spec.replicas and remove the annotation"))
 	}
+}
+
+// Metrics are the metrics of surges.
+type Metrics struct {
+	surges *prometheus.CounterVec
+}
+
+// The values of the label result.
+const (
+	resultBegun     = "begun"
+	resultCompleted = "completed"
+	resultFailed    = "failed"
+)
+
+// NewMetrics registers the metrics of surges.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{surges: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "podfit_updater", Name: "surges_total", Help: "Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.",
+	}, []string{"result"})}
+	for _, result := range []string{resultBegun, resultCompleted, resultFailed} {
+		m.surges.WithLabelValues(result).Add(0)
+	}
+	reg.MustRegister(m.surges)
+	return m
 }

@@ -1,6 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package updatestate keeps the ledger of the updater in UpdateState objects: a Recorder loads them before the first pass, announces
+// the actions of a pass, and stores their outcomes after it.
+//
+// It decides nothing about pods. Package ledger restores what it loads, and exports what it stores.
 package updatestate
 
 import (
@@ -11,6 +15,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/attempt"
@@ -572,4 +578,34 @@ func (r *Recorder) reportFailures() {
 		r.failing = false
 		r.log.Info("UpdateStates are stored again")
 	}
+}
+
+// Metrics are the metrics of storing UpdateState objects.
+type Metrics struct {
+	available prometheus.Gauge
+	writes    *prometheus.CounterVec
+}
+
+// The values of the label result.
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)
+
+// NewMetrics registers the metrics of storing UpdateState objects.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		available: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "podfit_updater", Name: "update_states_available",
+			Help: "1 if UpdateState objects can be stored, 0 if the CRD or a permission is missing, or before they are loaded.",
+		}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "podfit_updater", Name: "update_state_writes_total", Help: "Number of writes and deletions of UpdateState objects, by result: ok or error.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{resultOK, resultError} {
+		m.writes.WithLabelValues(result).Add(0)
+	}
+	reg.MustRegister(m.available, m.writes)
+	return m
 }

@@ -236,11 +236,15 @@ func (w historyWriter) written(o *historyObject, err error) error {
 // Needed selects histories that are kept.
 type Needed struct {
 	Workloads  map[cluster.Workload]bool
-	Namespaces map[string]bool // all histories of these namespaces are kept
+	Grouped    map[cluster.Workload]bool // the histories of groups of these workloads are kept
+	Namespaces map[string]bool           // all histories of these namespaces are kept
 }
 
 // Has reports whether the histories of a workload are kept.
-func (n Needed) Has(w cluster.Workload) bool { return n.Workloads[w] || n.Namespaces[w.Namespace] }
+func (n Needed) Has(w cluster.Workload) bool {
+	of, isGroup := w.Ungrouped()
+	return n.Workloads[w] || isGroup && n.Grouped[of] || n.Namespaces[w.Namespace]
+}
 
 // Collect deletes the histories that are not needed, and returns their number. A history that was written after it was listed is not
 // deleted. Nothing is deleted while the stored histories are unread, because what is needed follows from them.

@@ -156,7 +156,7 @@ func compareRecommendations(t *testing.T, continuous, restarted *process, days i
 			}
 		}
 		recommendations++
-		if got, want := restarted.advice(now), continuous.advice(now); !slices.Equal(got, want) {
+		if got, want := restarted.advice(now), continuous.advice(now); !slices.EqualFunc(got, want, cluster.Advice.Equal) {
 			different++
 			if continuous.profile.Extend != nil || len(got) != len(want) {
 				t.Fatalf("at %v, after %d restarts:\n%+v, want\n%+v", now, restarts, got, want)

@@ -4,13 +4,19 @@
 package projection
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -101,4 +107,84 @@ func pick(have, other cluster.Resources, better func(have, v int64) bool) cluste
 		}
 	}
 	return have
+}
+
+// cpuLimits returns what is done with the CPU limits of new pods, from the annotations of an autoscaler. An invalid annotation has no effect,
+// as if it was absent.
+func cpuLimits(annotations map[string]string) cluster.LimitRule {
+	text := strings.TrimSpace(annotations[v1alpha1.AnnotationCPULimits])
+	if text == "" {
+		return cluster.LimitRule{}
+	}
+	out := limitRule(text, "annotation "+v1alpha1.AnnotationCPULimits)
+	out.Set = out.Problem == ""
+	return out
+}
+
+// ProfileCPULimits returns what a SizingProfile requires for the CPU limits of new pods, from its spec in JSON. It never fails: an invalid
+// field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which keeps limits.
+func ProfileCPULimits(name string, spec []byte) cluster.LimitRule {
+	var fields struct {
+		Limits struct {
+			CPU string `json:"cpu"`
+		} `json:"limits"`
+	}
+	if !isCustom(name, spec, &fields) || fields.Limits.CPU == "" {
+		return cluster.LimitRule{}
+	}
+	return limitRule(fields.Limits.CPU, "a field of SizingProfile "+name+" is invalid: limits.cpu")
+}
+
+// limitRule parses a rule. The problem of an unknown one starts with what.
+func limitRule(text, what string) cluster.LimitRule {
+	switch v1alpha1.LimitRule(text) {
+	case v1alpha1.KeepLimit:
+		return cluster.LimitRule{}
+	case v1alpha1.RemoveLimit:
+		return cluster.LimitRule{Remove: true}
+	}
+	return cluster.LimitRule{Problem: fmt.Sprintf("%s must be %s or %s, got %q; it has no effect",
+		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, wording.Shortened(wording.OneLine(text), maxQuoted))}
+}
+
+// DisruptionBudget returns the projection of a PodDisruptionBudget.
+func DisruptionBudget(b *policyv1.PodDisruptionBudget, in *Interner) cluster.DisruptionBudget {
+	policy := b.Spec.UnhealthyPodEvictionPolicy
+	return cluster.DisruptionBudget{
+		Name:        b.Name,
+		Selector:    selectorOf(b.Spec.Selector, in),
+		Healthy:     b.Status.CurrentHealthy,
+		Desired:     b.Status.DesiredHealthy,
+		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+		Current:     b.Status.ObservedGeneration >= b.Generation,
+	}
+}
+
+var selectorOps = map[metav1.LabelSelectorOperator]cluster.SelectorOp{
+	metav1.LabelSelectorOpIn: cluster.In, metav1.LabelSelectorOpNotIn: cluster.NotIn,
+	metav1.LabelSelectorOpExists: cluster.Exists, metav1.LabelSelectorOpDoesNotExist: cluster.DoesNotExist,
+}
+
+// selectorOf returns the projection of a label selector. An absent selector selects no pod, an empty one selects all.
+func selectorOf(s *metav1.LabelSelector, in *Interner) cluster.Selector {
+	if s == nil {
+		return cluster.Selector{None: true}
+	}
+	var out cluster.Selector
+	for k, v := range s.MatchLabels {
+		out.Requirements = append(out.Requirements, cluster.Requirement{Key: in.String(k), Values: []string{in.String(v)}})
+	}
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		op, known := selectorOps[e.Operator]
+		if !known {
+			return cluster.Selector{None: true}
+		}
+		r := cluster.Requirement{Key: in.String(e.Key), Op: op}
+		for _, v := range e.Values {
+			r.Values = append(r.Values, in.String(v))
+		}
+		out.Requirements = append(out.Requirements, r)
+	}
+	return out
 }

@@ -185,7 +185,7 @@ func TestWorld_writeStatus_learntBoostIsReadAgain(t *testing.T) {
 		if got, err := w.WriteStatus(t.Context(), w.Autoscaler(key), advice, time.Now()); err != nil || got != wrote {
 			t.Fatalf("wrote %v, %v; want %v", got, err, wrote)
 		}
-		if got := w.Autoscaler(key).AdviceFor("app"); got == nil || *got != advice[0] {
+		if got := w.Autoscaler(key).AdviceFor("app"); got == nil || !got.Equal(advice[0]) {
 			t.Errorf("read %+v, want %+v", got, advice[0])
 		}
 	}

@@ -105,3 +105,26 @@ func (b *base) Selectors() []cluster.NodeSelector { return b.in.Selectors() }
 
 // Tolerations returns the different lists of tolerations of pods. That of a pod is at index Pod.Tolerance - cluster.FirstListed.
 func (b *base) Tolerations() []cluster.Tolerations { return b.in.Tolerations() }
+
+const deploymentKind = "Deployment"
+
+// noteSurge keeps the index of Deployments with a surge. The mutex is held.
+func (o *ownership) noteSurge(key cluster.Key, now *projection.ControllerState) {
+	if now != nil && now.Surging {
+		o.surging[key] = struct{}{}
+		return
+	}
+	delete(o.surging, key)
+}
+
+// Surging returns the Deployments with the annotation podfit.dev/surge, sorted.
+func (o *ownership) Surging() []cluster.Workload {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := make([]cluster.Workload, 0, len(o.surging))
+	for key := range o.surging {
+		out = append(out, cluster.Workload{Group: projection.GroupOfWellKnown(deploymentKind), Kind: deploymentKind, Namespace: key.Namespace, Name: key.Name})
+	}
+	slices.SortFunc(out, cluster.Workload.Compare)
+	return out
+}

@@ -166,7 +166,7 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 			Target:         target,
 			LowerBound:     kube.Quantities(a.Lower),
 			UpperBound:     kube.Quantities(a.Upper),
-			UncappedTarget: projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt),
+			UncappedTarget: projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups),
 		})
 	}
 	return out

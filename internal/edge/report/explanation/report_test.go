@@ -70,7 +70,7 @@ func cart() *explanation.Explanation {
 			Container: "app", Resource: cluster.Memory, Profile: "balanced", Estimate: 1276 << 20,
 			Steps:  derivation.Steps{{Name: derivation.StepMargin, Operation: derivation.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: derivation.Evidence{Margin: 0.139, Budget: 0.02}}},
 			Bounds: []policy.Bound{{Resource: cluster.Memory, Kind: policy.MaxAllowed, Amount: 4 << 30, Before: 1276 << 20, After: 1276 << 20}},
-			Range:  rationale.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Published: 1276 << 20, Size: rationale.Amounts{Request: 1276 << 20, HasRequest: true},
+			Range:  rationale.Range{Lower: 1200 << 20, Target: 1276 << 20, Upper: 2 << 30}, Published: rationale.Published{Target: 1276 << 20}, Size: rationale.Amounts{Request: 1276 << 20, HasRequest: true},
 			Present: rationale.Amounts{Request: 1 << 30, HasRequest: true},
 		}},
 		WhatIf: []rationale.Counterfactual{

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"strconv"
@@ -12,6 +13,9 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/report/terminal"
+	"podfit.dev/podfit/internal/look/page"
 )
 
 // Version is the version of the JSON and YAML formats. Fields may be added in it, but not changed or removed.
@@ -181,4 +185,58 @@ func inert(s string) string {
 		return "'" + s
 	}
 	return s
+}
+
+// shortKinds are kubectl's short names of kinds.
+var shortKinds = map[string]string{
+	"Deployment": "deploy", "StatefulSet": "sts", "DaemonSet": "ds", "ReplicaSet": "rs", "ReplicationController": "rc",
+	"CronJob": "cj", "Job": "job", "Pod": "pod",
+}
+
+// ShortName returns "namespace/deploy/name".
+func ShortName(w cluster.Workload) string {
+	return plain(w.Namespace + "/" + cmp.Or(shortKinds[w.Kind], strings.ToLower(w.Kind)) + "/" + w.Name)
+}
+
+func plain(s string) string { return terminal.Plain(s) }
+
+func (c *content) groupTable() page.Section {
+	t := &page.Table{Columns: []page.Column{
+		{Title: strings.ToUpper(plain(c.options.Groups.By)), Least: 16}, {Title: "WORKLOADS", Right: true}, {Title: "AT RISK", Right: true}, {Title: "PODS", Right: true},
+		{Title: "CPU FREED", Right: true}, {Title: "MEMORY FREED", Right: true},
+	}}
+	if c.Prices.Known() {
+		t.Columns = append(t.Columns, c.moneyColumn())
+	}
+	for i := range c.options.Groups.All {
+		g := &c.options.Groups.All[i]
+		cells := []string{
+			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), wording.Total(cluster.CPU, g.Freed.CPU), wording.Total(cluster.Memory, g.Freed.Memory),
+		}
+		if c.Prices.Known() {
+			cells = append(cells, price(g.Weight))
+		}
+		t.Rows = append(t.Rows, page.Row{Cells: cells})
+	}
+	return page.Section{Title: "By " + c.options.Groups.By, Table: t}
+}
+
+type groupRow struct {
+	core.Group
+	Freed      core.Quantities `json:"requestsFreed"`
+	MoneyMonth *float64        `json:"moneyPerMonth,omitempty"`
+}
+
+// groupRows returns the totals by group as data.
+func (c *content) groupRows() []groupRow {
+	out := []groupRow{}
+	for i := range c.options.Groups.All {
+		g := &c.options.Groups.All[i]
+		row := groupRow{Group: *g, Freed: core.QuantitiesOf(g.Freed)}
+		if c.Prices.Known() {
+			row.MoneyMonth = core.Cents(g.Weight)
+		}
+		out = append(out, row)
+	}
+	return out
 }

@@ -4,7 +4,6 @@
 package registration
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,6 +18,9 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Validity and renewal of certificates. The API server trusts a new CA for some time before the CA signs a served certificate, and
@@ -196,11 +198,8 @@ func otherNames(x *x509.Certificate, names []string) []string {
 
 // bundle returns the CAs that the API server trusts, in PEM, the signer first.
 func (c chain) bundle() []byte {
-	var b bytes.Buffer
-	for _, cert := range c.trusted() {
-		b.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
-	}
-	return b.Bytes()
+	text, _ := certutil.EncodeCertificates(c.trusted()...) // the error is that of a buffer
+	return text
 }
 
 func (c chain) trusted() []*x509.Certificate {
@@ -367,21 +366,14 @@ func belongs(key crypto.Signer, cert *x509.Certificate) bool {
 }
 
 func readCertificates(text []byte) ([]*x509.Certificate, error) {
-	var out []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return out, nil
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", entryCA, err)
-		}
-		out = append(out, cert)
+	if len(text) == 0 {
+		return nil, nil
 	}
+	certs, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return certs, fmt.Errorf("%s: %w", entryCA, err)
+	}
+	return certs, nil
 }
 
 // contains reports whether a bundle of CAs in PEM contains a CA.
@@ -395,19 +387,9 @@ func readKey(text []byte) (crypto.Signer, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("no PEM data")
-	}
-	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, err := keyutil.ParsePrivateKeyPEM(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse key: %w", err)
+		return nil, err
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {

@@ -1,0 +1,100 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// A group is the stored history of a group of pods of a workload.
+type group struct {
+	of         cluster.Workload
+	containers []usage.History
+}
+
+// keepLoaded keeps the loaded model states, and those of groups apart.
+func (k *Checkpointer) keepLoaded(all map[cluster.Workload][]usage.History) {
+	k.loadedModelStates = all
+	k.loadedGroups = map[cluster.Workload][]group{}
+	for w, hs := range all {
+		if of, isGroup := w.Ungrouped(); isGroup {
+			k.loadedGroups[of] = append(k.loadedGroups[of], group{w, hs})
+			delete(all, w)
+		}
+	}
+}
+
+// StoredRoles returns the roles of the groups of a workload that are loaded and not restored.
+func (k *Checkpointer) StoredRoles(w cluster.Workload) []string {
+	var roles []string
+	for _, g := range k.loadedGroups[w] {
+		roles = append(roles, strings.TrimPrefix(g.of.Name, w.Name+"/"))
+	}
+	return roles
+}
+
+// restoreGroups adds the loaded histories of groups of pods to their usage store.
+func (k *Checkpointer) restoreGroups(ours []*cluster.Autoscaler) {
+	if len(k.loadedGroups) == 0 {
+		return
+	}
+	governed := k.groups.Governed()
+	for _, a := range ours {
+		if !a.SizesByRole() {
+			continue
+		}
+		for _, g := range k.loadedGroups[a.Target] {
+			for i := range g.containers {
+				if !slices.Contains(governed, g.of) {
+					continue // it is one too many
+				}
+				if err := k.groups.Unpack(g.of, &g.containers[i]); err != nil {
+					k.log.Warn("Cannot restore the usage history of the pods with one role; they get a size of their own when they have been measured again",
+						slog.String("vpa", a.Key.String()), slog.String("container", g.containers[i].Container), slog.Any("error", err))
+				}
+			}
+		}
+		delete(k.loadedGroups, a.Target)
+	}
+}
+
+// writeGroups stores the changed histories of groups of pods for which isDue returns true for a container.
+func (k *Checkpointer) writeGroups(ctx context.Context, now time.Time, isDue func(*usage.ContainerHistory, time.Time) bool) {
+	for _, refs := range byWorkload(k.groups.Pending(now)) {
+		of := refs[0].Workload
+		due := func(r usage.Ref) bool { return isDue(k.groups.Series(of, r.Container), k.savedAt[r]) }
+		if ctx.Err() == nil && slices.ContainsFunc(refs, due) {
+			process.Attempt(k.log, k.health, of.String(), func() { k.storeGroup(ctx, now, of) })
+		}
+	}
+}
+
+// storeGroup stores the history of a group of pods.
+func (k *Checkpointer) storeGroup(ctx context.Context, now time.Time, of cluster.Workload) {
+	defer func() { k.health.Active(time.Now()) }()
+	var all []usage.History
+	stored := map[string]usage.Checkpoint{}
+	for _, s := range k.groups.All(of) {
+		if packed, c, ok := k.groups.Pack(of, s.Container(), now); ok {
+			all = append(all, packed)
+			stored[s.Container()] = c
+		}
+	}
+	if _, err := k.store.ModelStates.Write(ctx, of, all); err != nil {
+		k.log.Debug("Cannot store the usage history of the pods with one role; the next pass retries", slog.String("workload", of.String()), slog.Any("error", err))
+		return
+	}
+	for container, c := range stored {
+		k.groups.Saved(of, container, c)
+		k.savedAt[usage.Ref{Workload: of, Container: container}] = now
+	}
+}

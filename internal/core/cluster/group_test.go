@@ -1,0 +1,101 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRole_labels_valueIsFound(t *testing.T) {
+	member := Pod{Key: Key{Name: "db-x-12"}, Controller: Workload{Kind: "StatefulSet", Name: "db-x"}, Marks: &Marks{Labels: "app=db,role=leader"}}
+	for label, want := range map[string]string{"role": "leader", "app": "db", PodIndex: "12", "rol": "", "leader": "", "": ""} {
+		if got := member.Role(label); got != want {
+			t.Errorf("%q: %q, want %q", label, got, want)
+		}
+	}
+	if got := new(Pod).Role("role"); got != "" {
+		t.Errorf("%q without labels", got)
+	}
+}
+
+func grouped() (*Autoscaler, *Pod) {
+	a := &Autoscaler{Mode: InPlaceOrRecreate, Advice: []Advice{
+		{Container: "app", Estimate: Estimate{Lower: Amounts(50, 500), Target: Amounts(100, 1000), Upper: Amounts(200, 2000)}, Groups: []GroupSize{
+			{Role: "bad", Target: Resources{}.Set(CPU, 101)}, {Role: "follower", Target: Resources{}.Set(CPU, 30)},
+		}},
+		{Container: "proxy", Estimate: Estimate{Target: Amounts(10, 10)}},
+	}}
+	a.Rules.RoleLabel = "role"
+	return a, &Pod{Marks: &Marks{Labels: "role=follower"}, Containers: []Container{{Name: "app"}, {Name: "proxy"}}}
+}
+
+// A pod whose role changes is outside of the close bounds of its new size, whatever those of the status are.
+func TestFor_roleHasASize_boundsAreClose(t *testing.T) {
+	a, p := grouped()
+	want := Estimate{Lower: Amounts(25, 500), Target: Amounts(30, 1000), Upper: Amounts(36, 2000)}
+	if got := a.For(p).AdviceFor("app").Estimate; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	leader := &Pod{Marks: &Marks{Labels: "role=leader"}, Containers: p.Containers}
+	want = Estimate{Lower: Amounts(85, 500), Target: Amounts(100, 1000), Upper: Amounts(120, 2000)}
+	if got := a.For(leader).AdviceFor("app").Estimate; got != want {
+		t.Errorf("leader %v, want %v", got, want)
+	}
+	if a.For(p).AdviceFor("proxy").Target != Amounts(10, 10) || a.AdviceFor("app").Target != Amounts(100, 1000) {
+		t.Error("another recommendation has changed")
+	}
+}
+
+func TestFor_noSizeForThePod_isTheAutoscalerItself(t *testing.T) {
+	for name, change := range map[string]func(*Autoscaler, *Pod){
+		"no role":          func(_ *Autoscaler, p *Pod) { p.Marks = nil },
+		"Recreate":         func(a *Autoscaler, _ *Pod) { a.Mode = Recreate },
+		"Initial":          func(a *Autoscaler, _ *Pod) { a.Mode = Initial },
+		"canaries":         func(a *Autoscaler, _ *Pod) { a.Canary.On = true },
+		"limited steps":    func(a *Autoscaler, _ *Pod) { a.Rules.MaxStep.Value.Percent = 50 },
+		"shape of a pod":   func(a *Autoscaler, _ *Pod) { a.Rules.MemoryPerCPU.Value.Least = 1 << 30 },
+		"none":             func(a *Autoscaler, _ *Pod) { a.Rules.RoleLabel = "none" },
+		"HPA":              func(a *Autoscaler, _ *Pod) { a.Horizontal = []*HorizontalAutoscaler{{}} },
+		"no annotation":    func(a *Autoscaler, _ *Pod) { a.Rules.RoleLabel = "" },
+		"restarts":         func(_ *Autoscaler, p *Pod) { p.Containers[0].Restart = Both },
+		"no group":         func(a *Autoscaler, _ *Pod) { a.Advice[0].Groups = nil },
+		"without a status": func(a *Autoscaler, _ *Pod) { a.Advice = nil },
+	} {
+		a, p := grouped()
+		change(a, p)
+		if a.For(p) != a {
+			t.Errorf("%s: %v", name, a.For(p).Advice)
+		}
+	}
+	// Others can change the status.
+	a, p := grouped()
+	p.Marks.Labels = "role=bad"
+	if got := a.For(p).AdviceFor("app").Target; got != a.Advice[0].Target {
+		t.Errorf("a size above the target and one of 0 change the target: %v", got)
+	}
+}
+
+func TestRepresents_smallGroup_comesLast(t *testing.T) {
+	a, follower := grouped()
+	leader := &Pod{Marks: &Marks{Labels: "role=leader"}, Containers: follower.Containers}
+	follower.Created = time.Unix(2, 0)
+	if !a.Represents(leader, follower) || a.Represents(follower, leader) || !a.Represents(follower, nil) {
+		t.Error("a follower represents the workload")
+	}
+	var none *Autoscaler
+	if !none.Represents(follower, leader) || none.Represents(leader, follower) {
+		t.Error("the newest pod does not represent a workload without a VPA")
+	}
+}
+
+func TestUngrouped_keyOfGroup_isItsWorkload(t *testing.T) {
+	w := Workload{Kind: "StatefulSet", Name: "db"}
+	if of, isGroup := w.InGroup("a").Ungrouped(); of != w || !isGroup {
+		t.Errorf("%v, %t", of, isGroup)
+	}
+	if of, isGroup := w.Ungrouped(); of != w || isGroup {
+		t.Errorf("%v, %t", of, isGroup)
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
+)
+
+// WithGroups adds the sizes of groups of pods to a list of amounts of the status, which may be nil.
+func WithGroups(list corev1.ResourceList, groups []cluster.GroupSize) corev1.ResourceList {
+	for _, g := range groups {
+		for _, res := range cluster.All {
+			if amount, set := g.Target.Get(res); set {
+				if list == nil {
+					list = corev1.ResourceList{}
+				}
+				list[corev1.ResourceName(res.String()+v1alpha1.GroupSizeSuffix+g.Role)] = kube.Quantity(res, amount)
+			}
+		}
+	}
+	return list
+}
+
+// groups returns the sizes of groups of pods in a list of amounts of the status, sorted, at most cluster.MaxGroups. Others can change the status:
+// amounts that are not positive are left out.
+func groups(list corev1.ResourceList) []cluster.GroupSize {
+	var out []cluster.GroupSize
+	for key, quantity := range list {
+		name, role, _ := strings.Cut(string(key), v1alpha1.GroupSizeSuffix)
+		res, known := cluster.ParseResource(name)
+		amount := int64(0)
+		if known && role != "" {
+			amount = kube.Amount(res, quantity)
+		}
+		if amount <= 0 {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(out, role, func(g cluster.GroupSize, role string) int { return strings.Compare(g.Role, role) })
+		if !found {
+			out = slices.Insert(out, i, cluster.GroupSize{Role: strings.Clone(role)})
+		}
+		out[i].Target = out[i].Target.Set(res, amount)
+		out = out[:min(len(out), cluster.MaxGroups)]
+	}
+	return out
+}
+
+// maxLabels bounds the stored labels of a pod, in bytes.
+const maxLabels = 2048
+
+// labelsOf returns the labels by which pods of one controller may differ, sorted. Pods of controllers of Kubernetes other than a StatefulSet are
+// alike, so their labels are not kept. Labels that differ from pod to pod are left out.
+func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
+	switch projected.Controller.Kind {
+	case "", "ReplicaSet", "DaemonSet", "Job", "ReplicationController":
+		return ""
+	}
+	length := 0
+	all := make([]string, 0, len(p.Labels))
+	for key, value := range p.Labels {
+		if key != appsv1.StatefulSetPodNameLabel && key != cluster.PodIndex && key != appsv1.ControllerRevisionHashLabelKey {
+			all = append(all, key+"="+value)
+			length += len(key) + len(value) + len("=,")
+		}
+	}
+	if length > maxLabels {
+		return ""
+	}
+	slices.Sort(all)
+	return in.String(strings.Join(all, ","))
+}
