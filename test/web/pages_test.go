@@ -21,8 +21,8 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/web"
-	"podfit.dev/podfit/test/webtest"
 	document "podfit.dev/podfit/internal/look/page"
+	"podfit.dev/podfit/test/webtest"
 )
 
 // pages are all pages of the small fixture, by the name of their picture.
