@@ -336,7 +336,7 @@ func TestCap_randomPolicies_equalsUpstream(t *testing.T) {
 			want := cluster.Advice{Container: u.ContainerName, Uncapped: amounts(u.UncappedTarget), Estimate: cluster.Estimate{
 				Lower: amounts(u.LowerBound), Target: amounts(u.Target), Upper: amounts(u.UpperBound),
 			}}
-			if got != want {
+			if !got.Equal(want) {
 				t.Fatalf("got  %+v\nwant %+v\nglobally at most %s\n%s", got, want, global, cases.Show(v))
 			}
 		}
