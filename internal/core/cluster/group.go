@@ -98,16 +98,16 @@ func (a *Autoscaler) For(p *Pod) *Autoscaler {
 }
 
 // SizeOf returns the size of the pods with a role, nil if that is the target.
-func (v *Advice) SizeOf(role string) *GroupSize {
-	return Find(v.Groups, func(g *GroupSize) bool { return g.Role == role })
+func (a *Advice) SizeOf(role string) *GroupSize {
+	return Find(a.Groups, func(g *GroupSize) bool { return g.Role == role })
 }
 
 // apart returns the resources that groups have sizes of their own for, without those whose resize restarts the container, or which is nil: a restart
 // could move the role to another pod, and so on without end.
-func (v *Advice) apart(c *Container) Set {
+func (a *Advice) apart(c *Container) Set {
 	var out Set
-	for i := range v.Groups {
-		out |= v.Groups[i].Target.Has
+	for i := range a.Groups {
+		out |= a.Groups[i].Target.Has
 	}
 	if c == nil {
 		return 0

@@ -219,17 +219,7 @@ func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string)
 		one := invariant.Range{
 			Container: r.ContainerName, Lower: amounts(r.LowerBound), Target: amounts(r.Target), Upper: amounts(r.UpperBound),
 		}
-		for key, quantity := range r.UncappedTarget {
-			if name, role, isOfRole := strings.Cut(string(key), ".role.podfit.dev/"); isOfRole {
-				if one.OfRoles == nil {
-					one.OfRoles = map[string]invariant.Amounts{}
-				}
-				if one.OfRoles[role] == nil {
-					one.OfRoles[role] = invariant.Amounts{}
-				}
-				maps.Copy(one.OfRoles[role], amounts(corev1.ResourceList{corev1.ResourceName(name): quantity}))
-			}
-		}
+		one.OfRoles = ofRoles(r.UncappedTarget)
 		if o.Spec.ResourcePolicy != nil {
 			for _, p := range o.Spec.ResourcePolicy.ContainerPolicies {
 				if p.ContainerName == r.ContainerName || p.ContainerName == "*" && one.AllowedLeast == nil {
@@ -239,6 +229,25 @@ func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string)
 			}
 		}
 		out.Ranges = append(out.Ranges, one)
+	}
+	return out
+}
+
+// ofRoles returns the targets of pods with some roles, nil if there are none.
+func ofRoles(l corev1.ResourceList) map[string]invariant.Amounts {
+	var out map[string]invariant.Amounts
+	for key, quantity := range l {
+		name, role, isOfRole := strings.Cut(string(key), ".role.podfit.dev/")
+		if !isOfRole {
+			continue
+		}
+		if out == nil {
+			out = map[string]invariant.Amounts{}
+		}
+		if out[role] == nil {
+			out[role] = invariant.Amounts{}
+		}
+		maps.Copy(out[role], amounts(corev1.ResourceList{corev1.ResourceName(name): quantity}))
 	}
 	return out
 }
