@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/sizing"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 func TestRolesOf_moreThanEight_thoseWithPodsAndHistoryStay(t *testing.T) {
@@ -22,5 +26,90 @@ func TestRolesOf_moreThanEight_thoseWithPodsAndHistoryStay(t *testing.T) {
 	}
 	if got := rolesOf(nil, "role", []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v without pods", got)
+	}
+}
+
+// measured returns a Book in which a leader and two followers were measured for a day, and what their workload is sized by.
+func measured(profile string) (*Book, *Sizing, []Workload) {
+	w := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "db"}, Target: w, Mode: cluster.InPlace, Recommender: profile}
+	a.Rules.RoleLabel = "role"
+	choice := sizing.NewCatalog(recommend.DefaultParams(), false).Of(a)
+	var pods []*cluster.Pod
+	for i, role := range []string{"leader", "follower", "follower"} {
+		pods = append(pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("db-%d", i)}, UID: fmt.Sprint(i), Top: w, Phase: cluster.Running,
+			Marks: &cluster.Marks{Labels: "role=" + role}, Containers: []cluster.Container{{Name: "app"}}})
+	}
+	b := New(usage.DefaultConfig(), 24*time.Hour, time.Minute)
+	all := []Workload{{Autoscaler: a, Choice: choice, Pods: pods}}
+	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for minute := range 26 * 60 {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		b.Configure(at, all)
+		b.Track(nil)
+		for i, p := range pods {
+			cores := 0.3
+			if i == 0 {
+				cores = 0.9
+			}
+			b.Observe(&usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: cores, Memory: 5e8, Has: cluster.Both})
+		}
+	}
+	return b, &Sizing{Profile: choice.Profile, Autoscaler: a}, all
+}
+
+func adviceFor(cpu int64) []cluster.Advice {
+	e := cluster.Estimate{Lower: cluster.Amounts(cpu/2, 1), Target: cluster.Amounts(cpu, 1), Upper: cluster.Amounts(cpu*2, 1)}
+	return []cluster.Advice{{Container: "app", Estimate: e, Uncapped: e.Target}}
+}
+
+func TestApply_leaderAndFollowers_targetIsTheLargestAndOthersHaveTheirs(t *testing.T) {
+	for _, profile := range []string{"", "balanced"} {
+		b, s, all := measured(profile)
+		got := b.Apply(s, adviceFor(100))
+		if len(got) != 1 || got[0].Target.CPU < 900 || got[0].Uncapped.CPU < 900 || len(got[0].Groups) != 1 || got[0].Groups[0].Role != "follower" ||
+			got[0].Groups[0].Target.CPU > 700 || got[0].Groups[0].Target.Has.Has(cluster.Memory) {
+			t.Fatalf("profile %q: %+v", profile, got)
+		}
+		s.Autoscaler.Advice = got
+		kept := adviceFor(100)
+		if Keep(s.Autoscaler, kept); len(kept[0].Groups) != 1 {
+			t.Errorf("profile %q: %+v", profile, kept)
+		}
+		// With the history of another process, nothing is learnt: the sizes of the status stay.
+		fresh := New(usage.DefaultConfig(), 24*time.Hour, time.Minute)
+		fresh.Configure(b.now, all)
+		fresh.Track(nil)
+		if got := fresh.Apply(s, adviceFor(100)); got[0].Target.CPU < 900 || len(got[0].Groups) != 1 {
+			t.Errorf("profile %q, nothing learnt: %+v", profile, got)
+		}
+		s.LimitsCPU = true
+		s.Autoscaler.Advice = adviceFor(200)
+		if got := b.Apply(s, adviceFor(100)); got[0].Target.CPU > 200 {
+			t.Errorf("profile %q, no usable node: %+v", profile, got)
+		}
+	}
+}
+
+func TestApply_workloadIsNotSizedByRole_isUnchanged(t *testing.T) {
+	b, s, all := measured("")
+	off := New(usage.DefaultConfig(), 0, time.Minute)
+	off.Configure(b.now, all)
+	if got := off.Apply(s, adviceFor(100)); !got[0].Equal(adviceFor(100)[0]) {
+		t.Errorf("without --role-history: %+v", got)
+	}
+	b.Configure(b.now, nil)
+	if got := b.Apply(s, adviceFor(100)); !got[0].Equal(adviceFor(100)[0]) || len(b.Store.Governed()) != 0 {
+		t.Errorf("without the annotation: %+v", got)
+	}
+}
+
+func TestTrack_evictionForLackOfMemory_groupNeedsMore(t *testing.T) {
+	b, s, _ := measured("")
+	s.Autoscaler.Rules.Followers = "own"
+	b.Track([]usage.OOM{{Pod: cluster.Key{Namespace: "shop", Name: "db-0"}, Container: "app", At: b.now, Memory: 4 << 30}})
+	got := b.Apply(s, adviceFor(100))
+	if got[0].Target.Memory < 4<<30 || len(got[0].Groups) != 1 || got[0].Groups[0].Target.Memory > 1<<30 {
+		t.Errorf("%+v", got)
 	}
 }
