@@ -235,7 +235,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 }
 
 // explainHeldEviction makes the check that blocks the eviction of a pod the reason to leave it, if its resize was refused and the mode
-// would allow the eviction. If others block it, the pod waits for them.
+// would allow the eviction. If other pods block it, the pod can still get the budget that they give back.
 func (p *Pass) explainHeldEviction(d *entry) {
 	if d.scope == nil {
 		return
@@ -246,7 +246,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 	}
 	if r, blocked := t.blocked(t.evictionKind()); blocked {
 		d.Reason, d.Refused = r, d.Reason
-		if awaitsOthers[r.Code] && p.queues != nil { // it may get what others give back
+		if awaitsOthers[r.Code] && p.queues != nil {
 			key := queueKey{d.scope, d.Pod.Controller, p.counter.Health(d.Pod)}
 			p.queues[key] = append(p.queues[key], p.index[d.Pod.UID])
 		}

@@ -138,12 +138,12 @@ func (b *Store) Pending(savedBy time.Time) []Ref {
 func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpoint) error {
 	cpu, memory, counts, err := b.load(w, container, checkpoint)
 	if err != nil {
-		return fmt.Errorf("restore %s of %s: %w", container, w, err)
+		return fmt.Errorf("restore container %s of %s: %w", container, w, err)
 	}
 	series := b.series(b.workload(w), container)
 	rest, err := decodeExtra(checkpoint.Extra)
 	if err != nil {
-		err = fmt.Errorf("restore %s of %s: %w: %w", container, w, ErrExtra, err)
+		err = fmt.Errorf("restore container %s of %s: %w: %w", container, w, ErrExtra, err)
 	}
 	carried := rest.history()
 	starts := rest.starts // those of a checkpoint that upstream has overwritten are as good
@@ -155,7 +155,7 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	rest.memory.present(&b.clock)
 	rest.oomAt = b.present(rest.oomAt)
 	if mergeErr := series.join(&cpu, &memory); mergeErr != nil {
-		return fmt.Errorf("restore %s of %s: %w", container, w, mergeErr)
+		return fmt.Errorf("restore container %s of %s: %w", container, w, mergeErr)
 	}
 	series.alignCPU = series.cpu.count == 0
 	series.alignMemory = series.memory.count == 0 && series.oomAt == 0

@@ -98,6 +98,13 @@ func TestApply_workloadIsNotSizedByRole_isUnchanged(t *testing.T) {
 	if got := off.Apply(s, adviceFor(100)); !got[0].Equal(adviceFor(100)[0]) {
 		t.Errorf("without --role-history: %+v", got)
 	}
+	trial := *s
+	other := *s.Autoscaler
+	other.Name, other.Rules.RoleLabel = "trial", ""
+	trial.Autoscaler = &other
+	if got := b.Apply(&trial, adviceFor(100)); !got[0].Equal(adviceFor(100)[0]) {
+		t.Errorf("a second VPA for the workload, without the annotation: %+v", got)
+	}
 	b.Configure(b.now, nil)
 	if got := b.Apply(s, adviceFor(100)); !got[0].Equal(adviceFor(100)[0]) || len(b.Store.Governed()) != 0 {
 		t.Errorf("without the annotation: %+v", got)

@@ -28,14 +28,14 @@ type Sizing struct {
 	LimitsCPU  bool // CPU must not exceed that of the status (sizing.LimitCPU)
 }
 
-// Apply returns the recommendation of a workload, raised to that of its largest group, with the sizes of groups that need less. Memory is among them
-// only if the user asks for it: a follower that becomes the leader needs its memory at once, and CPU only until it is resized. The size of a group that
-// is not known yet, or no longer, is that of the status.
+// Apply returns the recommendation of a workload, raised to that of its largest group, with the sizes of groups that need less. These have memory only
+// if the user asks for it: a follower that becomes the leader needs more memory at once, while its CPU can be raised then. A group whose size is not
+// known any more keeps that of the status, and the recommendation does not decrease meanwhile.
 func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]
-	if w == nil {
-		return all
+	if w == nil || !a.SizesByRole() || a.Rules.RoleLabel != w.Autoscaler.Rules.RoleLabel {
+		return all // the groups are those of another VPA for the same workload
 	}
 	sizes := make([][]cluster.Advice, len(w.roles))
 	for n, role := range w.roles {

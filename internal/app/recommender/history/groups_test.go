@@ -16,8 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// withGroup returns a bench with a VPA whose pods have roles, and a checkpointer with usage of the leader and, as a group without a VPA, of another
-// workload.
+// withGroup returns a bench with a VPA whose pods are sized by their role, and a checkpointer with usage of the leader.
 func withGroup(now time.Time) (*bench, *Checkpointer, *cluster.Autoscaler, cluster.Workload) {
 	b := newBench()
 	a := b.autoscale("db", b.deployment("db", "app"))
