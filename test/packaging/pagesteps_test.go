@@ -501,6 +501,11 @@ func (n *newcomer) rolloutPage() guide {
 		"kubectl -n shop annotate vpa web podfit.dev/change-window": {check: func(t *testing.T, _ string) {
 			printed("kind: List")(t, n.do(t, "kubectl -n shop get updatestates -o yaml"))
 		}},
+		"kubectl -n shop annotate vpa basket": {before: func(t *testing.T) {
+			if err := n.ApplyYAML(t.Context(), "shop", strings.ReplaceAll(autoscaler, "name: web", "name: basket")); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		"kubectl annotate namespace": {check: func(t *testing.T, out string) {
 			frozen(t, out)
 			n.do(t, "kubectl annotate namespace shop podfit.dev/freeze-")

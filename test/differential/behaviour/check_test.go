@@ -712,14 +712,18 @@ func (o observation) isAlone() bool {
 const disruptionBudget = "violate the pod's disruption budget"
 
 // isRescuingOther reports whether the replacement of a deleted pod is not ready yet, or the deletion may have been carried out. A stale
-// watch shows later that it is ready.
+// watch shows later that it is ready. Of several new pods of a ReplicaSet, podfit does not know which one replaces the deleted pod.
 func isRescuingOther(o observation) bool {
 	st := o.state()
 	recent := func(at int) bool { return o.minute-at <= unclear+o.sim.world.Lag }
 	if st.deleted >= 0 && (recent(st.deletedAt) || o.sim.world.Lag > 0 || !o.isReplaced(o.w, st.deleted)) {
 		return true
 	}
-	return slices.ContainsFunc(o.w.pods, func(p *replica) bool { return p.replies["delete"] == noReply && recent(p.last["delete"]) })
+	return slices.ContainsFunc(o.w.pods, func(p *replica) bool {
+		created := o.sim.createdAt(p)
+		isNew := st.deleted >= 0 && !o.w.StatefulSet && created > st.deletedAt && !isReady(p.pod) && o.minute-created < stuckAfter
+		return isNew || p.replies["delete"] == noReply && recent(p.last["delete"])
+	})
 }
 
 // isBudgetOfOthers reports whether the disruption budget would not allow the eviction if the pods that were OOM-killed minutes ago were
