@@ -310,3 +310,39 @@ func TestCompatibility_podsHaveRoles_sizesAreThoseOfEachValue(t *testing.T) {
 		return got
 	})
 }
+
+// The pods of a DaemonSet have the size of their node, without an annotation. Memory is their own, too, because the node of a pod does not change.
+func TestGroups_daemonSetOnTwoSizesOfNodes_eachPodHasTheSizeOfItsNode(t *testing.T) {
+	for _, profile := range []string{"", "balanced"} {
+		t.Run("profile "+profile, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := etcd(t)
+				w := b.pods[0].Top
+				w.Kind = "DaemonSet"
+				for i, p := range b.pods {
+					p.Top, p.Controller, p.Node = w, w, "n"+strconv.Itoa(i)
+				}
+				b.change("etcd", func(a *cluster.Autoscaler) {
+					a.Target, a.Mode, a.Recommender, a.Rules.RoleLabel = w, cluster.Off, profile, ""
+					a.NodeSizes = map[string]string{"n0": "64cpu-256Gi", "n1": "4cpu-16Gi", "n2": "4cpu-16Gi"}
+				})
+				b.during(74*time.Hour, func(after time.Duration) {
+					if own := b.sizeOf(1); after == 26*time.Hour && (own.CPU > leaderUses.CPU || own.Memory < leaderUses.Memory) {
+						t.Errorf("on a small node after a day: %v, want only CPU to differ", own)
+					}
+				})
+				large, small := b.sizeOf(0), b.sizeOf(1)
+				if b.advice("etcd", "etcd").Target != large || large.CPU < leaderUses.CPU || large.Memory < leaderUses.Memory ||
+					small.CPU < followerUses.CPU || small.CPU > large.CPU/2 || small.Memory < followerUses.Memory || small.Memory > leaderUses.Memory {
+					t.Errorf("large node %v, small node %v", large, small)
+				}
+				// A restart continues with what is stored.
+				b.during(30*time.Minute, func(after time.Duration) {
+					if after == 2*time.Minute && !closeTo(b.sizeOf(1), small) {
+						t.Errorf("after a restart: %v", b.sizeOf(1))
+					}
+				})
+			})
+		})
+	}
+}

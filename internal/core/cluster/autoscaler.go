@@ -94,6 +94,9 @@ type Autoscaler struct {
 	// Horizontal are the HPAs of the target that depend on requests, sorted. They are not part of the object: see WithHorizontal.
 	Horizontal []*HorizontalAutoscaler
 
+	// NodeSizes are the size classes of the nodes by name, if pods are sized by them (SizesByNode). They are not part of the object.
+	NodeSizes map[string]string
+
 	// OptedIn is true if podfit maintains the autoscaler for its namespace (label podfit.dev/namespace), OptInEnded when that has ended.
 	OptedIn    bool
 	OptInEnded time.Time

@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -14,8 +16,11 @@ const MaxGroups = 8
 // PodIndex is the label with the ordinal of a pod of a StatefulSet.
 const PodIndex = "apps.kubernetes.io/pod-index"
 
-// A GroupSize is the recommendation for a group of the pods of a workload: those with one role (Settings.RoleLabel). It has only resources of which
-// these pods need less than others.
+// NodeSize is the label of the roles of pods that are sized by the size of their node. No pod has it.
+const NodeSize = "podfit.dev/node-size"
+
+// A GroupSize is the recommendation for a group of the pods of a workload: those with one role (RoleOf). It has only resources of which these pods need
+// less than others.
 type GroupSize struct {
 	Role   string
 	Target Resources
@@ -44,6 +49,42 @@ func (p *Pod) Role(label string) string {
 	return ""
 }
 
+// RoleLabel returns the label whose values are the roles of the pods, "" if they have no roles: that of the annotation, or NodeSize for a DaemonSet.
+func (a *Autoscaler) RoleLabel() string {
+	switch label := a.Rules.RoleLabel; {
+	case label == "none":
+		return ""
+	case label == "" && a.Target.Kind == "DaemonSet":
+		return NodeSize
+	default:
+		return label
+	}
+}
+
+// SizesByNode reports whether the role of a pod is the size of its node. It stays the same if the pod is replaced.
+func (a *Autoscaler) SizesByNode() bool {
+	return a.Target.Kind == "DaemonSet" && a.RoleLabel() == NodeSize
+}
+
+// RoleOf returns the role of a pod, "" if that is not known.
+func (a *Autoscaler) RoleOf(p *Pod) string {
+	if a.SizesByNode() {
+		return a.NodeSizes[p.Node]
+	}
+	return p.Role(a.RoleLabel())
+}
+
+// SizeClass returns the allocatable cores and GiB of a node, each rounded up to a power of two, such as 4cpu-16Gi; "" if they are not known.
+func (n *Node) SizeClass() string {
+	cores := (n.Allocatable.CPU + 999) / 1000
+	gib := (n.Allocatable.Memory + 1<<30 - 1) >> 30
+	if cores <= 0 || gib <= 0 {
+		return ""
+	}
+	up := func(amount int64) int64 { return 1 << bits.Len64(uint64(amount-1)) }
+	return fmt.Sprintf("%dcpu-%dGi", up(cores), up(gib))
+}
+
 // InGroup returns the key of the usage history of the pods of a workload that have a role. No workload has such a name.
 func (w Workload) InGroup(role string) Workload {
 	w.Name += "/" + role
@@ -57,40 +98,42 @@ func (w Workload) Ungrouped() (Workload, bool) {
 	return w, isGroup
 }
 
-// SizesByRole reports whether pods are sized by their role: a label names it, and pods can be resized in place, because a role can move from pod to pod.
-// Canaries and limits of steps compare pods of one size, HPAs and the memory for each core depend on all pods; beside these, roles have no effect.
+// SizesByRole reports whether pods are sized by their role: they have one, and can be resized in place if it can move from pod to pod. Canaries and limits
+// of steps compare pods of one size, HPAs and the memory for each core depend on all pods; beside these, roles have no effect.
 func (a *Autoscaler) SizesByRole() bool {
 	r := &a.Rules
-	return r.RoleLabel != "" && r.RoleLabel != "none" && a.Mode.Resizes() && !a.Canary.On && len(a.Horizontal) == 0 &&
+	return a.RoleLabel() != "" && (a.Mode.Resizes() || a.SizesByNode()) && !a.Canary.On && len(a.Horizontal) == 0 &&
 		r.MaxStep.Value == (MaxStep{}) && r.MemoryPerCPU.Value == (MemoryPerCPU{})
 }
 
 // HasGroups reports whether the role of a pod decides its size: it has a role, and a group has a size of its own.
 func (a *Autoscaler) HasGroups(p *Pod) bool {
-	return a.SizesByRole() && p.Role(a.Rules.RoleLabel) != "" && slices.ContainsFunc(a.Advice, func(v Advice) bool {
-		return !v.apart(p.Container(v.Container)).Empty()
-	})
+	return a.SizesByRole() && a.RoleOf(p) != "" && slices.ContainsFunc(a.Advice, func(v Advice) bool { return !a.apart(&v, p).Empty() })
 }
 
-// For returns the autoscaler with the recommendation that applies to a pod: that of its group, or else its own. If groups have sizes of their own, the
-// bounds are close to the target, so that a pod whose role changes is resized at once.
+// For returns the autoscaler with the recommendation that applies to a pod: that of its group, or else its own. If groups have sizes of their own and
+// roles can move, the bounds are close to the target, so that a pod whose role changes is resized at once.
 func (a *Autoscaler) For(p *Pod) *Autoscaler {
 	if !a.HasGroups(p) {
 		return a
 	}
-	role := p.Role(a.Rules.RoleLabel)
+	role := a.RoleOf(p)
 	out := *a
 	out.Advice = slices.Clone(a.Advice)
 	for i := range out.Advice {
 		v := &out.Advice[i]
-		apart := v.apart(p.Container(v.Container))
+		apart := a.apart(v, p)
 		var own Resources
 		if size := v.SizeOf(role); size != nil {
 			own = size.Target
 		}
 		for _, res := range All {
-			if apart.Has(res) {
-				v.Estimate = v.sized(res, own.Amount(res))
+			if !apart.Has(res) {
+				continue
+			}
+			v.Estimate = v.scaled(res, own.Amount(res))
+			if !a.SizesByNode() {
+				v.Estimate = v.close(res)
 			}
 		}
 	}
@@ -102,38 +145,48 @@ func (a *Advice) SizeOf(role string) *GroupSize {
 	return Find(a.Groups, func(g *GroupSize) bool { return g.Role == role })
 }
 
-// apart returns the resources that groups have sizes of their own for, without those whose resize restarts the container, or which is nil: a restart
-// could move the role to another pod, and so on without end.
-func (a *Advice) apart(c *Container) Set {
-	var out Set
-	for i := range a.Groups {
-		out |= a.Groups[i].Target.Has
-	}
+// apart returns the resources of a container of a pod that groups have sizes of their own for. If roles can move, it is without those whose resize
+// restarts the container: a restart could move the role to another pod, and so on without end.
+func (a *Autoscaler) apart(v *Advice, p *Pod) Set {
+	c := p.Container(v.Container)
 	if c == nil {
 		return 0
+	}
+	var out Set
+	for i := range v.Groups {
+		out |= v.Groups[i].Target.Has
+	}
+	if a.SizesByNode() {
+		return out
 	}
 	return out &^ c.Restart
 }
 
-// The bounds of pods with a role, relative to their target.
+// scaled returns the estimate with the target of a group for one resource and bounds in proportion, if that is lower.
+func (e Estimate) scaled(res Resource, to int64) Estimate {
+	target := e.Target.Amount(res)
+	if to <= 0 || to >= target {
+		return e
+	}
+	share := float64(to) / float64(target)
+	e.Target = e.Target.Set(res, to)
+	e.Lower = e.Lower.Set(res, int64(float64(e.Lower.Amount(res))*share))
+	e.Upper = e.Upper.Set(res, int64(float64(e.Upper.Amount(res))*share))
+	return e
+}
+
+// The bounds of pods with a role that can move, relative to their target.
 const (
 	lowerOfRole = 0.85
 	upperOfRole = 1.2
 )
 
-// sized returns the estimate with the target of a group for one resource, if that is lower, and with close bounds.
-func (e Estimate) sized(res Resource, to int64) Estimate {
+// close returns the estimate with bounds that are close to the target of a resource.
+func (e Estimate) close(res Resource) Estimate {
 	target, set := e.Target.Get(res)
 	if !set {
 		return e
 	}
-	if to > 0 && to < target {
-		share := float64(to) / float64(target)
-		e.Lower = e.Lower.Set(res, int64(float64(e.Lower.Amount(res))*share))
-		e.Upper = e.Upper.Set(res, int64(float64(e.Upper.Amount(res))*share))
-		target = to
-	}
-	e.Target = e.Target.Set(res, target)
 	e.Lower = e.Lower.Set(res, max(e.Lower.Amount(res), int64(float64(target)*lowerOfRole)))
 	e.Upper = e.Upper.Set(res, max(target, min(e.Upper.Amount(res), int64(float64(target)*upperOfRole))))
 	return e
@@ -153,7 +206,7 @@ func (a *Autoscaler) Represents(p, than *Pod) bool {
 
 // isSmall reports whether the role of a pod has a size of its own.
 func (a *Autoscaler) isSmall(p *Pod) bool {
-	role := p.Role(a.Rules.RoleLabel)
+	role := a.RoleOf(p)
 	return a.HasGroups(p) && slices.ContainsFunc(a.Advice, func(v Advice) bool { return v.SizeOf(role) != nil })
 }
 

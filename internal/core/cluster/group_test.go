@@ -99,3 +99,51 @@ func TestUngrouped_keyOfGroup_isItsWorkload(t *testing.T) {
 		t.Errorf("%v, %t", of, isGroup)
 	}
 }
+
+// agents returns the autoscaler of a DaemonSet, and a pod on a small node.
+func agents(mode Mode) (*Autoscaler, *Pod) {
+	a, p := grouped()
+	a.Rules.RoleLabel, a.Mode, a.Target.Kind = "", mode, "DaemonSet"
+	a.NodeSizes = map[string]string{"n1": "4cpu-16Gi", "n2": "64cpu-256Gi"}
+	a.Advice[0].Groups = []GroupSize{{Role: "4cpu-16Gi", Target: Amounts(30, 200)}}
+	p.Marks, p.Node = nil, "n1"
+	return a, p
+}
+
+// The size of the node of a DaemonSet's pod stays, whatever the mode: bounds are in proportion, and restarts change nothing.
+func TestFor_podOfDaemonSet_hasTheSizeOfItsNode(t *testing.T) {
+	for _, mode := range []Mode{Off, Initial, Recreate, InPlace, InPlaceOrRecreate} {
+		a, p := agents(mode)
+		p.Containers[0].Restart = Both
+		want := Estimate{Lower: Amounts(15, 100), Target: Amounts(30, 200), Upper: Amounts(60, 400)}
+		if got := a.For(p).AdviceFor("app").Estimate; got != want {
+			t.Errorf("%v: %v, want %v", mode, got, want)
+		}
+		for node, why := range map[string]string{"n2": "the node has no size of its own", "n3": "unknown node", "": "not scheduled"} {
+			p.Node = node
+			if got := a.For(p).AdviceFor("app").Estimate; got != a.Advice[0].Estimate {
+				t.Errorf("%v, %s: %v", mode, why, got)
+			}
+		}
+	}
+	a, p := agents(Recreate)
+	for _, label := range []string{"none", "role"} {
+		if a.Rules.RoleLabel = label; a.For(p) != a {
+			t.Errorf("podfit.dev/role-label: %s has no effect", label)
+		}
+	}
+	a.Rules.RoleLabel, a.Target.Kind = NodeSize, "Deployment"
+	if a.For(p) != a {
+		t.Error("a pod of a Deployment, whose replacement may run on another node, has the size of its node")
+	}
+}
+
+func TestSizeClass_nodes_areRoundedUp(t *testing.T) {
+	for want, allocatable := range map[string]Resources{
+		"4cpu-16Gi": Amounts(3920, 15<<30+1), "64cpu-256Gi": Amounts(47_000, 180<<30), "1cpu-1Gi": Amounts(1, 1), "2cpu-8Gi": Amounts(2000, 8<<30), "": {},
+	} {
+		if got := (&Node{Allocatable: allocatable}).SizeClass(); got != want {
+			t.Errorf("%v: %q, want %q", allocatable, got, want)
+		}
+	}
+}

@@ -480,7 +480,7 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			}
 			a := in.Autoscaler
 			switch {
-			case a == nil || a.Rules.RoleLabel == "":
+			case a == nil || a.RoleLabel() == "":
 				s.Text += " All replicas get the same recommendation, which follows the largest ones."
 				if a != nil && a.Mode.Resizes() && in.Subject.Workload.Kind == "StatefulSet" {
 					s.Advice = Advice{
@@ -491,10 +491,13 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			case !a.SizesByRole():
 				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
 					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
-			case !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Role(a.Rules.RoleLabel) != "" }):
-				s.Text += fmt.Sprintf(" No pod has the label %s that annotation %s names, or podfit does not read the labels of pods of this kind.", a.Rules.RoleLabel, rollout.AnnotationRoleLabel)
 			case slices.ContainsFunc(in.Pods, a.HasGroups):
 				continue // they are sized apart
+			case a.SizesByNode():
+				s.Text += " All replicas get the same recommendation, which follows the largest ones: pods on nodes of another size are sized apart only" +
+					" if they need less, and once they have been measured for a day (--role-history)."
+			case !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return a.RoleOf(p) != "" }):
+				s.Text += fmt.Sprintf(" No pod has the label %s that annotation %s names, or podfit does not read the labels of pods of this kind.", a.Rules.RoleLabel, rollout.AnnotationRoleLabel)
 			default:
 				s.Text += fmt.Sprintf(" They are sized apart by their label %s, once pods with its values have been measured for a day (--role-history).", a.Rules.RoleLabel)
 			}

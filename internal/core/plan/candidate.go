@@ -282,7 +282,7 @@ func (t *candidate) interrupted() (decision.Reason, bool) {
 	return decision.Reason{Code: decision.Interrupted, Until: until}, interrupted
 }
 
-// protected returns the reason not to end a pod whose annotation forbids it, or whose role decides its size: an eviction could move the role to
+// protected returns the reason not to end a pod whose annotation forbids it, or whose role decides its size and can move: an eviction could move it to
 // another pod, which would be evicted next. A pod without a node does not run, so it may be ended.
 func (t *candidate) protected() (decision.Reason, bool) {
 	p := t.d.Pod
@@ -292,7 +292,7 @@ func (t *candidate) protected() (decision.Reason, bool) {
 	switch {
 	case p.Node == "":
 		return decision.Reason{}, false
-	case a.HasGroups(p):
+	case !a.SizesByNode() && a.HasGroups(p):
 	case t.b.UpstreamRules, !p.IsProtected(), ignore == "always", ignore == "rescue" && t.d.Rescue:
 		return decision.Reason{}, false
 	default:

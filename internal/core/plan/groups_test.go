@@ -97,3 +97,24 @@ func TestPlan_modeRecreate_rolesHaveNoEffect(t *testing.T) {
 		}
 	}
 }
+
+// A replacement runs on the same node, so its role does not move.
+func TestPlan_podOfDaemonSetIsSizedByItsNode_isEvicted(t *testing.T) {
+	w, a := withRoles(cluster.Recreate)
+	a.Rules.RoleLabel, a.Target.Kind = "", "DaemonSet"
+	a.NodeSizes = map[string]string{}
+	a.Advice[0].Groups[0].Role = "4cpu-16Gi"
+	for i, p := range w.Governed[0].Pods {
+		p.Node = p.Name
+		a.NodeSizes[p.Node] = "4cpu-16Gi"
+		if i == 0 {
+			a.NodeSizes[p.Node] = "64cpu-256Gi"
+			p.Containers[0].Requests = cluster.Amounts(30, 128<<20)
+		}
+	}
+	for _, d := range Plan(noon, w, DefaultBudget()) {
+		if wrong := d.Pod.Name == "db-0"; wrong != (d.Do == decision.Evict) || wrong && change.Total(d.Pod, d.With).CPU != 100 {
+			t.Errorf("%s: %v %s", d.Pod.Name, d.Do, d.Reason)
+		}
+	}
+}

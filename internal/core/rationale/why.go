@@ -156,7 +156,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
 			w.fit(in.Pod, fits, looked)
 			if published := a.AdviceFor(c.Container); published != nil && published.Target.Has.Has(res) {
-				w.Published = Published{published.Target.Amount(res), published.Groups, a.Rules.RoleLabel}
+				w.Published = Published{published.Target.Amount(res), published.Groups, a.RoleLabel()}
 			}
 			if res == cluster.CPU {
 				w.CPULimits = limits

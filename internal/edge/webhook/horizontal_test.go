@@ -27,6 +27,23 @@ func TestHandler_resourceScaledByHPA_keepsTheRequestAndLimitOfTheTemplate(t *tes
 	}
 }
 
+// A DaemonSet's controller names the node of a new pod by its affinity.
+func TestHandler_podOfDaemonSet_hasTheSizeOfItsNode(t *testing.T) {
+	a := recommending("vpa", map[string]cluster.Resources{"app": cluster.Amounts(250, mi(300))})
+	a.Mode, a.Target.Kind = cluster.Recreate, "DaemonSet"
+	a.NodeSizes = map[string]string{"n1": "4cpu-16Gi", "n2": "64cpu-256Gi"}
+	a.Advice[0].Groups = []cluster.GroupSize{{Role: "4cpu-16Gi", Target: cluster.Amounts(30, mi(100))}}
+	for node, want := range map[string][2]string{"n1": {`"30m"`, `"100Mi"`}, "n2": {`"250m"`, `"300Mi"`}, "unknown": {`"250m"`, `"300Mi"`}} {
+		affinity := `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` +
+			`{"matchFields":[{"key":"metadata.name","operator":"In","values":["` + node + `"]}]}]}}},`
+		pod := strings.Replace(cart("", affinity+`"containers":[{"name":"app"}]`), `"kind":"ReplicaSet"`, `"kind":"DaemonSet"`, 1)
+		patch := strings.Join(patchLines(t, ask(t, handler(worldOf(a), Options{}), createRequest(pod)).Patch), "\n")
+		if !strings.Contains(patch, want[0]) || !strings.Contains(patch, want[1]) {
+			t.Errorf("%s:\n%s", node, patch)
+		}
+	}
+}
+
 // The ordinal of a pod of a StatefulSet is known before the pod exists, other roles are not.
 func TestHandler_podIndexIsItsRole_newPodHasTheSizeOfItsGroup(t *testing.T) {
 	a := recommending("vpa", map[string]cluster.Resources{"app": cluster.Amounts(250, mi(300))})

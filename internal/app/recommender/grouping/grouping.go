@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package grouping sizes pods by their role: it keeps a usage history of each group of pods, beside that of their workload. A group is the pods with
-// one value of the label that the annotation podfit.dev/role-label of the VPA names.
+// one value of the label that the annotation podfit.dev/role-label of the VPA names, or the pods of a DaemonSet on nodes of one size.
 package grouping
 
 import (
@@ -74,7 +74,11 @@ func (b *Book) Configure(now time.Time, all []Workload) {
 		if before := b.workloads[target]; before != nil {
 			known = slices.Concat(known, slices.DeleteFunc(before.roles, func(role string) bool { return b.absence(target.InGroup(role)) > gone }))
 		}
-		next[target] = &grouped{w, rolesOf(w.Pods, w.Autoscaler.Rules.RoleLabel, known)}
+		roles := rolesOf(w.Pods, w.Autoscaler, known)
+		if len(roles) < 2 && w.Autoscaler.SizesByNode() {
+			continue // all nodes are alike
+		}
+		next[target] = &grouped{w, roles}
 		for _, role := range next[target].roles {
 			of := target.InGroup(role)
 			b.Store.Configure(of, w.Policies)
@@ -107,13 +111,13 @@ func (b *Book) extend(of cluster.Workload, choice *sizing.Choice) sizing.Edition
 
 // rolesOf returns the roles that have a group, sorted: those of live pods, of these first the ones that have a group already, then those without a
 // pod at present.
-func rolesOf(pods []*cluster.Pod, label string, known []string) []string {
+func rolesOf(pods []*cluster.Pod, a *cluster.Autoscaler, known []string) []string {
 	rank := map[string]int{}
 	for _, role := range known {
 		rank[role] = 2
 	}
 	for _, p := range pods {
-		if role := p.Role(label); role != "" && p.Live() {
+		if role := a.RoleOf(p); role != "" && p.Live() {
 			if at, has := rank[role]; !has {
 				rank[role] = 1
 			} else if at == 2 {
@@ -138,7 +142,7 @@ func (b *Book) Track(evictions []usage.OOM) {
 	pods := map[cluster.Workload]int{}
 	for target, w := range b.workloads {
 		for _, p := range w.Pods {
-			role := p.Role(w.Autoscaler.Rules.RoleLabel)
+			role := w.Autoscaler.RoleOf(p)
 			if _, has := slices.BinarySearch(w.roles, role); !has {
 				continue
 			}
@@ -193,14 +197,18 @@ func (b *Book) absence(of cluster.Workload) time.Duration {
 	return b.now.Sub(last)
 }
 
-// isLearnt reports whether a container of a group was measured for some time, and at least half of that time.
-func (b *Book) isLearnt(s *usage.ContainerHistory) bool {
+// isLearnt reports whether a container of a group has a history of some length, and was measured at least half of that time.
+func (b *Book) isLearnt(of cluster.Workload, container string, length time.Duration) bool {
+	s := b.Store.Series(of, container)
+	if s == nil {
+		return false
+	}
 	seen := s.Seen(cluster.CPU)
 	e := s.Extension()
 	since := seen.First
 	if e != nil && !e.Since().IsZero() && e.Since().After(since) {
 		since = e.Since()
 	}
-	measured := time.Duration(seen.Count/max(1, b.pods[s.Workload()])) * b.interval
-	return seen.Count > 0 && b.now.Sub(since) >= b.history && measured >= b.history/2
+	measured := time.Duration(seen.Count/max(1, b.pods[of])) * b.interval
+	return seen.Count > 0 && b.now.Sub(since) >= length && measured >= length/2
 }

@@ -5,6 +5,8 @@ package grouping
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -21,10 +23,12 @@ func TestRolesOf_moreThanEight_thoseWithPodsAndHistoryStay(t *testing.T) {
 		pods = append(pods, &cluster.Pod{Phase: cluster.Running, Marks: &cluster.Marks{Labels: fmt.Sprintf("role=%02d", i)}})
 	}
 	want := []string{"00", "01", "02", "03", "04", "05", "17", "19"}
-	if got := rolesOf(pods, "role", []string{"19", "17", "gone"}); !slices.Equal(got, want) {
+	a := &cluster.Autoscaler{}
+	a.Rules.RoleLabel = "role"
+	if got := rolesOf(pods, a, []string{"19", "17", "gone"}); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := rolesOf(nil, "role", []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
+	if got := rolesOf(nil, a, []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v without pods", got)
 	}
 }
@@ -118,5 +122,68 @@ func TestTrack_evictionForLackOfMemory_groupNeedsMore(t *testing.T) {
 	got := b.Apply(s, adviceFor(100))
 	if got[0].Target.Memory < 4<<30 || len(got[0].Groups) != 1 || got[0].Groups[0].Target.Memory > 1<<30 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestApply_podsAreAlike_noGroups has 1,000 DaemonSets on two sizes of nodes, whose pods have equally distributed usage. The test shows something because
+// pods get groups if those on small nodes use a third less.
+func TestApply_podsAreAlike_noGroups(t *testing.T) {
+	for small, workloads := range map[float64]int{1: 1000, 0.67: 50} {
+		b := New(usage.DefaultConfig(), 24*time.Hour, 15*time.Minute)
+		catalog := sizing.NewCatalog(recommend.DefaultParams(), false)
+		random := rand.New(rand.NewPCG(1, 2))
+		var all []Workload
+		for i := range workloads {
+			w := cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "shop", Name: fmt.Sprint(i)}
+			a := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: w.Name}, Target: w, NodeSizes: map[string]string{"n0": "4cpu-16Gi", "n1": "64cpu-256Gi"}}
+			var pods []*cluster.Pod
+			for n := range 4 {
+				pods = append(pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("%d-%d", i, n)}, UID: fmt.Sprintf("%d-%d", i, n), Top: w,
+					Phase: cluster.Running, Node: fmt.Sprintf("n%d", n%2), Containers: []cluster.Container{{Name: "app"}}})
+			}
+			all = append(all, Workload{Autoscaler: a, Choice: catalog.Of(a), Pods: pods})
+		}
+		start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+		for step := range 73 * 4 {
+			at := start.Add(time.Duration(step) * 15 * time.Minute)
+			b.Configure(at, all)
+			b.Track(nil)
+			for i, w := range all {
+				for n, p := range w.Pods {
+					share := 1.0
+					if n%2 == 0 {
+						share = small
+					}
+					cores := share * (0.1 + float64(i%100)/50) * math.Exp(random.NormFloat64()/4)
+					b.Observe(&usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: cores, Memory: share * 5e8 * math.Exp(random.NormFloat64()/10), Has: cluster.Both})
+				}
+			}
+		}
+		b.Configure(start.Add(73*time.Hour), all)
+		groups := 0
+		for _, w := range all {
+			got := b.Apply(&Sizing{Profile: w.Choice.Profile, Autoscaler: w.Autoscaler}, adviceFor(10))
+			groups += len(got[0].Groups)
+		}
+		if small == 1 && groups > 0 || small < 1 && groups < workloads*9/10 {
+			t.Errorf("%d of %d workloads have groups if pods on small nodes use %g times what others use", groups, workloads, small)
+		}
+	}
+}
+
+func TestConfigure_allNodesHaveOneSize_noGroups(t *testing.T) {
+	_, _, all := measured("")
+	a := all[0].Autoscaler
+	a.Target.Kind, a.Rules.RoleLabel = "DaemonSet", ""
+	for _, sizes := range []map[string]string{nil, {"n0": "4cpu-16Gi"}, {"n0": "4cpu-16Gi", "n1": "64cpu-256Gi"}} {
+		a.NodeSizes = sizes
+		for i, p := range all[0].Pods {
+			p.Node = fmt.Sprintf("n%d", i)
+		}
+		b := New(usage.DefaultConfig(), 24*time.Hour, time.Minute)
+		b.Configure(time.Now(), all)
+		if groups := len(b.Store.Governed()); (groups > 0) != (len(sizes) > 1) {
+			t.Errorf("%d groups on nodes of the sizes %v", groups, sizes)
+		}
 	}
 }

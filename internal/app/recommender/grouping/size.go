@@ -16,8 +16,8 @@ import (
 // lessBy is the share of the target of a container by which pods of a role must need less to get a size of their own, and keepBy that by which they
 // must need less to keep it, so that sizes do not change to and fro.
 const (
-	lessBy = 0.1
-	keepBy = 0.03
+	lessBy = 0.2
+	keepBy = 0.05
 )
 
 // A Sizing has what the recommendation of a workload depends on.
@@ -29,26 +29,28 @@ type Sizing struct {
 }
 
 // Apply returns the recommendation of a workload, raised to that of its largest group, with the sizes of groups that need less. These have memory only
-// if the user asks for it: a follower that becomes the leader needs more memory at once, while its CPU can be raised then. A group whose size is not
+// if the user asks for it, or if roles do not move: a follower that becomes the leader needs more memory at once, while its CPU can be raised then. A group whose size is not
 // known any more keeps that of the status, and the recommendation does not decrease meanwhile.
 func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]
-	if w == nil || !a.SizesByRole() || a.Rules.RoleLabel != w.Autoscaler.Rules.RoleLabel {
+	if w == nil || !a.SizesByRole() || a.RoleLabel() != w.Autoscaler.RoleLabel() {
 		return all // the groups are those of another VPA for the same workload
 	}
 	sizes := make([][]cluster.Advice, len(w.roles))
+	lowers := make([]cluster.Resources, len(all)) // the highest lower bound of a group, by container
 	for n, role := range w.roles {
 		of := a.Target.InGroup(role)
 		if b.absence(of) < max(b.history, 24*time.Hour) {
 			sizes[n] = recommend.Workload(s.Profile.Params, s.Profile.Estimator, b.Store, a, of, b.now)
-			sizes[n] = slices.DeleteFunc(sizes[n], func(v cluster.Advice) bool { return !b.isLearnt(b.Store.Series(of, v.Container)) })
+			sizes[n] = slices.DeleteFunc(sizes[n], func(v cluster.Advice) bool { return !b.isLearnt(of, v.Container, b.history) })
 			sizes[n] = policy.Cap(a, sizes[n], s.MaxAllowed, s.Profile.Node)
 		}
 		for i := range all {
 			own, status := adviceOf(sizes[n], all[i].Container), a.AdviceFor(all[i].Container)
 			switch {
 			case own != nil:
+				lowers[i] = lowers[i].Highest(own.Lower)
 				all[i].Estimate = all[i].Larger(own.Estimate)
 				all[i].Uncapped = all[i].Uncapped.Highest(own.Uncapped)
 			case status != nil && len(status.Groups) > 0 && b.pods[of] > 0:
@@ -64,7 +66,8 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	for i := range all {
 		all[i].Groups = nil
 		for n, role := range w.roles {
-			size := cluster.GroupSize{Role: role, Target: less(a, &all[i], role, adviceOf(sizes[n], all[i].Container))}
+			own := adviceOf(sizes[n], all[i].Container)
+			size := cluster.GroupSize{Role: role, Target: less(a, &all[i], role, own, b.apart(a, role, own, lowers[i]))}
 			if !size.Target.Has.Empty() {
 				all[i].Groups = append(all[i].Groups, size)
 			}
@@ -73,12 +76,29 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	return all
 }
 
-// less returns the targets of a container of a group that are lower than those of the largest one, and that the user wants apart.
-func less(a *cluster.Autoscaler, largest *cluster.Advice, role string, own *cluster.Advice) (out cluster.Resources) {
-	apart := cluster.Of(cluster.CPU)
-	if a.Rules.Followers == "own" {
-		apart = cluster.Both
+// apart returns the resources of a container of which a group may have a size of its own. If roles are sizes of nodes, that is not the user's decision:
+// the lower bound must differ from the highest one of a group, too, because a single peak can make a difference of targets, and memory comes after
+// some daily peaks.
+func (b *Book) apart(a *cluster.Autoscaler, role string, own *cluster.Advice, lower cluster.Resources) cluster.Set {
+	out := cluster.Of(cluster.CPU)
+	switch {
+	case a.Rules.Followers == "own":
+		return cluster.Both
+	case !a.SizesByNode() || own == nil:
+		return out
+	case a.Rules.Followers == "" && b.isLearnt(a.Target.InGroup(role), own.Container, 3*b.history):
+		out = cluster.Both
 	}
+	for _, res := range cluster.All {
+		if float64(own.Lower.Amount(res)) > (1-keepBy)*float64(lower.Amount(res)) {
+			out &^= cluster.Of(res)
+		}
+	}
+	return out
+}
+
+// less returns the targets of a container of a group that are lower than those of the largest one, of the resources that may differ.
+func less(a *cluster.Autoscaler, largest *cluster.Advice, role string, own *cluster.Advice, apart cluster.Set) (out cluster.Resources) {
 	var before cluster.Resources
 	if status := a.AdviceFor(largest.Container); status != nil && status.SizeOf(role) != nil {
 		before = status.SizeOf(role).Target

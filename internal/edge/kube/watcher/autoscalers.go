@@ -125,10 +125,15 @@ func (s *autoscalerSet) HasAutoscalers(namespace string) bool {
 func (w *World) Autoscalers() []*cluster.Autoscaler {
 	out := make([]*cluster.Autoscaler, 0, w.autoscalers.count())
 	w.autoscalers.each(func(_ cluster.Key, e *autoscalerEntry) {
-		out = append(out, w.withHorizontal(w.withProfile(w.withSettings(e.Autoscaler))))
+		out = append(out, w.complete(e.Autoscaler))
 	})
 	slices.SortFunc(out, func(a, b *cluster.Autoscaler) int { return a.Compare(b.Key) })
 	return out
+}
+
+// complete returns an autoscaler, which may be nil, with what other objects determine. The mutex is held.
+func (w *World) complete(a *cluster.Autoscaler) *cluster.Autoscaler {
+	return w.withNodeSizes(w.withHorizontal(w.withProfile(w.withSettings(a))))
 }
 
 // Governing returns the autoscaler that governs the pods of a workload, by the rule of cluster.Governing, with the HPAs of the workload.
@@ -136,7 +141,7 @@ func (w *World) Autoscalers() []*cluster.Autoscaler {
 func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.withHorizontal(w.withProfile(w.withSettings(w.candidates.first(target))))
+	return w.complete(w.candidates.first(target))
 }
 
 // Autoscaler returns one autoscaler, or nil.

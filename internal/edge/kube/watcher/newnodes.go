@@ -39,6 +39,7 @@ type newNodes struct {
 type nodeSet struct {
 	*base
 	nodes    store[cluster.Node]
+	sizes    map[string]string // the size class of each node; nil if it has to be built again
 	newNodes newNodes
 	requests requestWatch
 }
@@ -52,6 +53,9 @@ func (s *nodeSet) start(b *base) {
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
 func (s *nodeSet) nodeChanged(_ cluster.Key, before, now *cluster.Node) {
+	if before == nil || now == nil || before.Allocatable != now.Allocatable {
+		s.sizes = nil
+	}
 	if now == nil {
 		return
 	}
@@ -60,6 +64,22 @@ func (s *nodeSet) nodeChanged(_ cluster.Key, before, now *cluster.Node) {
 	if s.urgent.waits.LargerNode && takesPods && !tookThem {
 		s.urgent.notify()
 	}
+}
+
+// withNodeSizes returns the autoscaler with the sizes of the nodes, if its pods are sized by them. The mutex is held.
+func (s *nodeSet) withNodeSizes(a *cluster.Autoscaler) *cluster.Autoscaler {
+	if a == nil || !a.SizesByNode() {
+		return a
+	}
+	if s.sizes == nil {
+		s.sizes = make(map[string]string, len(s.nodes.at[""]))
+		for name, n := range s.nodes.at[""] {
+			s.sizes[name] = n.SizeClass()
+		}
+	}
+	out := *a
+	out.NodeSizes = s.sizes
+	return &out
 }
 
 // Nodes returns all nodes, sorted by name.
