@@ -164,10 +164,7 @@ func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 			return r.next.RoundTrip(q)
 		}
 	}
-	if q.Body != nil {
-		_ = q.Body.Close()
-	}
-	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
+	return reject(q, ErrReadOnly)
 }
 
 // Clients are the clients of the API server. They share one connection pool and one rate limit, except leases, events, autoscalers
