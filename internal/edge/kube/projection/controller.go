@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -55,11 +56,7 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 
 // specScale returns the scale by the spec of a controller. Without a number, the default of the API server is 1.
 func specScale(replicas *int32, minReady int32) cluster.Scale {
-	s := cluster.Scale{Known: true, Replicas: 1, MinReady: seconds(int64(minReady))}
-	if replicas != nil {
-		s.Replicas = *replicas
-	}
-	return s
+	return cluster.Scale{Known: true, Replicas: ptr.Deref(replicas, 1), MinReady: seconds(int64(minReady))}
 }
 
 // A GroupKind is a kind of controller in any version.

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -149,13 +150,12 @@ func limitRule(text, what string) cluster.LimitRule {
 
 // DisruptionBudget returns the projection of a PodDisruptionBudget.
 func DisruptionBudget(b *policyv1.PodDisruptionBudget, in *Interner) cluster.DisruptionBudget {
-	policy := b.Spec.UnhealthyPodEvictionPolicy
 	return cluster.DisruptionBudget{
 		Name:        b.Name,
 		Selector:    selectorOf(b.Spec.Selector, in),
 		Healthy:     b.Status.CurrentHealthy,
 		Desired:     b.Status.DesiredHealthy,
-		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+		AlwaysAllow: ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow,
 		Current:     b.Status.ObservedGeneration >= b.Generation,
 	}
 }

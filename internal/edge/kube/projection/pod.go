@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -63,9 +64,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Fractions = out.Fractions || kube.HasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
 		}
 	}
-	if p.Spec.Priority != nil {
-		out.Priority = *p.Spec.Priority
-	}
+	out.Priority = ptr.Deref(p.Spec.Priority, 0)
 	if cost, err := strconv.ParseInt(p.Annotations[corev1.PodDeletionCost], 10, 32); err == nil {
 		out.DeletionCost = int32(cost)
 	}
