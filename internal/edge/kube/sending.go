@@ -85,6 +85,14 @@ func (s *sendRecord) classify(err error) error {
 	return NotSent(err)
 }
 
+// Signal sends on a channel with a buffer of one, unless a signal is pending there.
+func Signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
 // Sleep waits for d. It returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	select {

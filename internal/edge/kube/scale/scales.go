@@ -72,10 +72,7 @@ func (s *scales) want(w cluster.Workload) *entry {
 	if e == nil {
 		e = &entry{}
 		s.entries[w] = e
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		kube.Signal(s.wake)
 	}
 	e.asked = time.Now()
 	return e
