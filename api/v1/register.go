@@ -3,11 +3,7 @@
 
 package v1
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
 // GroupName is the API group of the autoscaler and its checkpoints.
 const GroupName = "autoscaling.k8s.io"
@@ -21,16 +17,4 @@ const (
 // GroupVersion returns autoscaling.k8s.io/v1.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: "v1"}
-}
-
-// AddToScheme registers the types of this package, and the list options its clients send.
-func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(),
-		&VerticalPodAutoscaler{},
-		&VerticalPodAutoscalerList{},
-		&VerticalPodAutoscalerCheckpoint{},
-		&VerticalPodAutoscalerCheckpointList{},
-	)
-	metav1.AddToGroupVersion(s, GroupVersion())
-	return nil
 }

@@ -18,11 +18,10 @@ const MostAmount = 1 << 50
 // Amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
 func Amounts(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
-	if q, ok := list[corev1.ResourceCPU]; ok {
-		r = r.Set(cluster.CPU, Amount(cluster.CPU, q))
-	}
-	if q, ok := list[corev1.ResourceMemory]; ok {
-		r = r.Set(cluster.Memory, Amount(cluster.Memory, q))
+	for _, res := range cluster.All {
+		if q, ok := list[corev1.ResourceName(res.String())]; ok {
+			r = r.Set(res, Amount(res, q))
+		}
 	}
 	return r
 }
@@ -63,11 +62,8 @@ func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 // HasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
 func HasFraction(lists ...corev1.ResourceList) bool {
 	for _, list := range lists {
-		q, ok := list[corev1.ResourceMemory]
-		if !ok {
-			continue
-		}
-		if _, whole := q.AsInt64(); whole {
+		q := list[corev1.ResourceMemory]
+		if _, whole := q.AsInt64(); whole { // as an amount that is not set
 			continue
 		}
 		if rounded := resource.NewQuantity(q.Value(), resource.BinarySI); rounded.Cmp(q) != 0 {
