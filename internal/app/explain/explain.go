@@ -8,6 +8,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -334,13 +335,13 @@ func (c *Config) checkContainer(found *explanation.Subject) error {
 	var names []string
 	for _, p := range found.Pods {
 		for i := range p.Containers {
-			if p.Containers[i].Name == c.Container {
-				return nil
-			}
 			if !slices.Contains(names, p.Containers[i].Name) {
 				names = append(names, p.Containers[i].Name)
 			}
 		}
+	}
+	if slices.Contains(names, c.Container) {
+		return nil
 	}
 	return process.UsageError{Err: fmt.Errorf("%s has no container %q; its containers are %s", found.Name, c.Container, strings.Join(names, ", "))}
 }
@@ -406,12 +407,8 @@ func (c *Config) records(ctx context.Context, in *explanation.Input, clients *ku
 
 // recordOf returns the record of a workload, or an empty one.
 func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
-	for i := range states {
-		if states[i].Workload == w && !w.IsZero() {
-			return &states[i]
-		}
-	}
-	return &ledger.State{Workload: w}
+	found := cluster.Find(states, func(s *ledger.State) bool { return s.Workload == w && !w.IsZero() })
+	return cmp.Or(found, &ledger.State{Workload: w})
 }
 
 // inspect adds what only an explanation needs. What cannot be read is reported in Missing.

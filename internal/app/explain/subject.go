@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -30,7 +28,7 @@ type reference struct {
 
 // A kind is one that is part of Kubernetes or of podfit.
 type kind struct {
-	names    []string // that kubectl accepts: first the one in commands and completions, last the resource
+	names    []string // that kubectl accepts: first the one in commands and completions
 	of       explanation.Kind
 	workload cluster.Workload // with the group and the kind
 	offered  bool             // by shells
@@ -53,10 +51,6 @@ var kinds = []kind{
 		cluster.Workload{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, true,
 	},
 	{[]string{"node", "no", "nodes"}, explanation.OfNode, cluster.Workload{Kind: "Node"}, true},
-}
-
-func (k *kind) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: k.workload.Group, Version: "v1", Resource: k.names[len(k.names)-1]}
 }
 
 // kindNames returns the first names of the kinds, sorted.

@@ -41,6 +41,7 @@ var namedKinds = []struct {
 	{"sts", "statefulset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, true},
 	{"ds", "daemonset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, true},
 	{"cj", "cronjob", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, true},
+	{"job", "job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
 	{"vpa", "verticalpodautoscaler", schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}, false},
 	{"po", "pod", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
 	{"no", "node", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, false},
