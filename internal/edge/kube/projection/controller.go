@@ -65,29 +65,15 @@ type GroupKind struct{ Group, Kind string }
 // KindOf returns the kind of a workload.
 func KindOf(w cluster.Workload) GroupKind { return GroupKind{w.Group, w.Kind} }
 
-// wellKnown has the built-in kinds of controllers, with their current API group. They are watched. Owners of other kinds are
-// followed only if the kind has a scale subresource.
-var wellKnown = map[string]string{
-	"DaemonSet":             "apps",
-	"Deployment":            "apps",
-	"ReplicaSet":            "apps",
-	"StatefulSet":           "apps",
-	"ReplicationController": "",
-	"Job":                   "batch",
-	"CronJob":               "batch",
-}
-
-// GroupOfWellKnown returns the API group of a built-in kind of controller.
-func GroupOfWellKnown(kind string) string { return wellKnown[kind] }
-
 // ResourceOfWellKnown returns the resource of a built-in kind of controller.
 func ResourceOfWellKnown(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: strings.ToLower(kind) + "s"}
+	return schema.GroupVersionResource{Group: cluster.BuiltinKinds[kind], Version: "v1", Resource: strings.ToLower(kind) + "s"}
 }
 
-// IsWellKnown reports whether a kind is a built-in kind of controller.
+// IsWellKnown reports whether a kind is a built-in kind of controller. They are watched. Owners of other kinds are followed only if the kind
+// has a scale subresource.
 func (k GroupKind) IsWellKnown() bool {
-	group, ok := wellKnown[k.Kind]
+	group, ok := cluster.BuiltinKinds[k.Kind]
 	return ok && group == k.Group
 }
 
@@ -99,7 +85,7 @@ func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 		group = ""
 	}
 	if group == "" || group == "extensions" {
-		if modern, ok := wellKnown[kind]; ok {
+		if modern, ok := cluster.BuiltinKinds[kind]; ok {
 			group = modern
 		}
 	}

@@ -151,8 +151,9 @@ func typed[O any, L runtime.Object, T any, P interface {
 }
 
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
-	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
-	src := sourceOf(projection.ResourceOfWellKnown(kind).Resource, c, func(o runtime.Object) projection.ControllerState {
+	resource := projection.ResourceOfWellKnown(kind)
+	gk := projection.GroupKind{Group: resource.Group, Kind: kind}
+	src := sourceOf(resource.Resource, c, func(o runtime.Object) projection.ControllerState {
 		return projection.Controller(o, w.in)
 	})
 	src.FieldSelector = w.namespaces()
