@@ -26,6 +26,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // world gives the webhook the watched objects of the cluster, from memory.
@@ -294,13 +295,7 @@ func (h *Handler) answer(ctx context.Context, a *decodedReview) (response *admis
 }
 
 // truncate shortens a text of a client for the log.
-func truncate(s string) string {
-	const maxLength = 300
-	if len(s) > maxLength {
-		return s[:maxLength] + "…"
-	}
-	return s
-}
+func truncate(s string) string { return wording.Shortened(s, 300) }
 
 // applyDryRun replaces the answer in a dry run: the object is admitted unchanged.
 func (h *Handler) applyDryRun(response *admissionv1.AdmissionResponse, result string) string {
