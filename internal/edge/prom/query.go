@@ -67,8 +67,11 @@ func (c *Client) query(ctx context.Context, path string, values url.Values, type
 
 // fetch sends a request with the timeout of one query. It sends a POST again as GET to a server that does not permit a POST.
 func (c *Client) fetch(ctx context.Context, method, path string, values url.Values, limit int64, each func(*answer.Series) error) (answer.Answer, error) {
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
+	if c.config.Timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
+		defer cancel()
+		ctx = limited
+	}
 	r, err := c.request(ctx, method, path, values)
 	if err != nil {
 		return answer.Answer{}, err
