@@ -63,10 +63,7 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.G
 		case len(found) == 0:
 			out.Miss("flags of the "+job.name, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:
-			var names []string
-			for i := range found {
-				names = append(names, found[i].Deployment)
-			}
+			names := cluster.Each(found, func(p *kube.Program) string { return p.Deployment })
 			out.Miss("flags of the "+job.name, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(names, ", ")))
 		default:
 			c.assumed[job.name] = false

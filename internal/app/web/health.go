@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -104,14 +105,6 @@ func lastExpiry(bundle []byte) (last time.Time) {
 	return last
 }
 
-func loopsOf(p *process.Process) []overview.Loop {
-	var out []overview.Loop
-	for _, l := range p.Loops() {
-		out = append(out, overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window})
-	}
-	return out
-}
-
 // addHealth sets the health of podfit's parts.
 func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time.Time) {
 	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations)
@@ -125,7 +118,10 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 	facts.Now = now
 	_, _, facts.Read = s.own.peek()
 	if s.process != nil {
-		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
+		facts.Leading = s.process.IsLeading()
+		facts.Loops = cluster.Each(s.process.Loops(), func(l *process.Loop) overview.Loop {
+			return overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window}
+		})
 	}
 	if stored, known, at := s.stored.peek(); known {
 		facts.Stored = stored.updated

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // mostNames is how many names of a kind are read for the completion in a shell. A longer list cannot be read on a screen.
@@ -88,9 +90,5 @@ func (c *Clients) Names(ctx context.Context, resource schema.GroupVersionResourc
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
+	return cluster.Each(list.Items, func(m *metav1.PartialObjectMetadata) string { return m.Name }), nil
 }

@@ -288,7 +288,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.stateOf(w, r, "Nodes", "nodes")
 	o := s.Overview.Visible(v)
-	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
+	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools))}
 	for i := range o.Pools {
 		p := &o.Pools[i]
 		largest := p.Fit[1] // the most memory
@@ -301,9 +301,7 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	if v.All {
 		view.Plan = planViewOf(s)
 	}
-	for _, x := range o.Resizes[:min(len(o.Resizes), activityRows)] {
-		view.Resizes = append(view.Resizes, resizeViewOf(x))
-	}
+	view.Resizes = cluster.Each(o.Resizes[:min(len(o.Resizes), activityRows)], func(x **overview.Resize) resizeView { return resizeViewOf(*x) })
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
 

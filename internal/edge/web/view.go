@@ -114,11 +114,7 @@ func (s *State) recordOf(c *overview.Container) review.Record {
 }
 
 func (s *State) viewsOf(rows []*overview.Row) []workloadView {
-	out := make([]workloadView, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, s.viewOf(r))
-	}
-	return out
+	return cluster.Each(rows, func(r **overview.Row) workloadView { return s.viewOf(*r) })
 }
 
 // Path returns the path of the page of the workload, relative to the root of the page.

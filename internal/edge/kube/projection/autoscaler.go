@@ -119,12 +119,7 @@ func policies(p *v1.PodResourcePolicy) []cluster.ContainerPolicy {
 	if p == nil || len(p.ContainerPolicies) == 0 {
 		return nil
 	}
-	n := min(len(p.ContainerPolicies), maxPerAutoscaler)
-	out := make([]cluster.ContainerPolicy, 0, n)
-	for i := range n {
-		out = append(out, containerPolicy(&p.ContainerPolicies[i]))
-	}
-	return out
+	return cluster.Each(p.ContainerPolicies[:min(len(p.ContainerPolicies), maxPerAutoscaler)], containerPolicy)
 }
 
 func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
@@ -177,11 +172,9 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 	if r == nil || len(r.ContainerRecommendations) == 0 {
 		return nil
 	}
-	n := min(len(r.ContainerRecommendations), maxPerAutoscaler)
-	out := make([]cluster.Advice, 0, n)
-	for i := range n {
-		c := &r.ContainerRecommendations[i]
-		out = append(out, cluster.Advice{
+	all := r.ContainerRecommendations[:min(len(r.ContainerRecommendations), maxPerAutoscaler)]
+	out := cluster.Each(all, func(c *v1.RecommendedContainerResources) cluster.Advice {
+		return cluster.Advice{
 			Container: c.ContainerName,
 			Estimate: cluster.Estimate{
 				Lower:  kube.Amounts(c.LowerBound),
@@ -191,8 +184,8 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 			Uncapped: kube.Amounts(c.UncappedTarget),
 			Learnt:   learntBoost(c.UncappedTarget),
 			Groups:   groups(c.UncappedTarget),
-		})
-	}
+		}
+	})
 	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })
 	return out
 }

@@ -59,10 +59,9 @@ func lower(to *cluster.Resources, res cluster.Resource, v int64) {
 
 // scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.
 func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
-	var all []corev1.ScopedResourceSelectorRequirement
-	for _, s := range spec.Scopes {
-		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
-	}
+	all := cluster.Each(spec.Scopes, func(s *corev1.ResourceQuotaScope) corev1.ScopedResourceSelectorRequirement {
+		return corev1.ScopedResourceSelectorRequirement{ScopeName: *s, Operator: corev1.ScopeSelectorOpExists}
+	})
 	if spec.ScopeSelector != nil {
 		all = append(all, spec.ScopeSelector.MatchExpressions...)
 	}

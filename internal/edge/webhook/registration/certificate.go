@@ -21,6 +21,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Validity and renewal of certificates. The API server trusts a new CA for some time before the CA signs a served certificate, and
@@ -189,10 +191,7 @@ func (c chain) fresh(now time.Time) bool {
 
 // otherNames returns the names of a certificate that are not in names.
 func otherNames(x *x509.Certificate, names []string) []string {
-	has := slices.Clone(x.DNSNames)
-	for _, ip := range x.IPAddresses {
-		has = append(has, ip.String())
-	}
+	has := slices.Concat(x.DNSNames, cluster.Each(x.IPAddresses, func(ip *net.IP) string { return ip.String() }))
 	return slices.DeleteFunc(has, func(n string) bool { return slices.Contains(names, n) })
 }
 
@@ -203,13 +202,8 @@ func (c chain) bundle() []byte {
 }
 
 func (c chain) trusted() []*x509.Certificate {
-	var out []*x509.Certificate
-	for _, cert := range append([]*x509.Certificate{c.signer.cert, c.next.cert}, c.retired...) {
-		if cert != nil {
-			out = append(out, cert)
-		}
-	}
-	return out
+	all := append([]*x509.Certificate{c.signer.cert, c.next.cert}, c.retired...)
+	return slices.DeleteFunc(all, func(cert *x509.Certificate) bool { return cert == nil })
 }
 
 // newAuthority returns a CA that is valid from now on until a time.
