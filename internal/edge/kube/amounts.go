@@ -31,14 +31,8 @@ func Amounts(list corev1.ResourceList) cluster.Resources {
 func AmountsBelow(list corev1.ResourceList) cluster.Resources {
 	r := Amounts(list)
 	for _, res := range cluster.All {
-		v, ok := r.Get(res)
-		if !ok || v <= 1 {
-			continue
-		}
-		exact := list[corev1.ResourceName(res.String())]
-		rounded := Quantity(res, v)
-		if rounded.Cmp(exact) > 0 {
-			r = r.Set(res, v-1)
+		if v, ok := r.Get(res); ok && v > 1 {
+			r = r.Set(res, Floor(res, list[corev1.ResourceName(res.String())]))
 		}
 	}
 	return r
@@ -92,8 +86,14 @@ func SignedAmount(res cluster.Resource, q resource.Quantity) int64 {
 	return min(max(v, -MostAmount), MostAmount)
 }
 
-// Bounded returns v, or the nearest value from 0 to MostAmount.
-func Bounded(v int64) int64 { return min(max(v, 0), MostAmount) }
+// Floor is SignedAmount, rounded down.
+func Floor(res cluster.Resource, q resource.Quantity) int64 {
+	v := SignedAmount(res, q)
+	if rounded := Quantity(res, v); rounded.Cmp(q) > 0 && v > -MostAmount {
+		v--
+	}
+	return v
+}
 
 // ParseQuantity parses a quantity that a user has written, unless that could take minutes.
 func ParseQuantity(text string) (resource.Quantity, error) {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -60,8 +59,8 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	for _, res := range cluster.All {
 		if q, ok := list[corev1.ResourceName(res.String())]; ok {
 			v := kube.Amount(cluster.CPU, q)
-			if v > 1 && resource.NewMilliQuantity(v, resource.DecimalSI).Cmp(q) > 0 {
-				v--
+			if v > 1 {
+				v = kube.Floor(cluster.CPU, q)
 			}
 			r = r.Set(res, v)
 		}
