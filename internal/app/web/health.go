@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -118,10 +117,7 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 	facts.Now = now
 	_, _, facts.Read = s.own.peek()
 	if s.process != nil {
-		facts.Leading = s.process.IsLeading()
-		facts.Loops = cluster.Each(s.process.Loops(), func(l *process.Loop) overview.Loop {
-			return overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window}
-		})
+		facts.Leading, facts.Loops = s.process.IsLeading(), s.process.Loops()
 	}
 	if stored, known, at := s.stored.peek(); known {
 		facts.Stored = stored.updated
