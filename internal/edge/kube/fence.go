@@ -122,7 +122,7 @@ type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
-	s := sendRecordOf(q.Context())
+	s, _ := q.Context().Value(sendRecordKey{}).(*sendRecord)
 	if s != nil {
 		if err := s.pause.wait(q.Context()); err != nil {
 			return reject(q, err)

@@ -28,11 +28,6 @@ func (c Config) Contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(config.Contexts)), nil
 }
 
-// NamespaceNames returns the names of namespaces, at most 500.
-func (c *Clients) NamespaceNames(ctx context.Context) ([]string, error) {
-	return c.Names(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
-}
-
 // namedKinds are the kinds of objects that KIND/NAME can name, with the names that kubectl accepts for them.
 var namedKinds = []struct {
 	short, long string

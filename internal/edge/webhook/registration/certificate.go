@@ -252,8 +252,8 @@ func (a authority) issue(template *x509.Certificate, now time.Time, kind, purpos
 	if err != nil {
 		return authority{}, fmt.Errorf("create the key of a %s: %w", kind, err)
 	}
-	if template.SerialNumber, err = serialNumber(); err != nil {
-		return authority{}, err
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return authority{}, fmt.Errorf("create a serial number: %w", err)
 	}
 	template.NotBefore = now.Add(-clockSlack)
 	if a.cert == nil {
@@ -270,14 +270,6 @@ func (a authority) issue(template *x509.Certificate, now time.Time, kind, purpos
 		return authority{}, fmt.Errorf("parse the new %s: %w", kind, err)
 	}
 	return authority{cert: cert, key: key}, nil
-}
-
-func serialNumber() (*big.Int, error) {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("create a serial number: %w", err)
-	}
-	return n, nil
 }
 
 // The keys of the Secret. Upstream's certificate script uses the same ones, except nextCaKey.pem.
