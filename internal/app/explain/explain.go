@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -415,12 +416,9 @@ func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
 func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, namespace string) {
 	if in.Autoscaler != nil {
 		status, _ := world.Status(in.Autoscaler.Key)
-		for i := range status.Conditions {
-			s := &status.Conditions[i]
-			in.Conditions = append(in.Conditions, explanation.Condition{
-				Type: string(s.Type), Reason: s.Reason, Message: s.Message, True: s.Status == "True", Since: s.LastTransitionTime.Time,
-			})
-		}
+		in.Conditions = cluster.Each(status.Conditions, func(s *v1.VerticalPodAutoscalerCondition) explanation.Condition {
+			return explanation.Condition{Type: string(s.Type), Reason: s.Reason, Message: s.Message, True: s.Status == "True", Since: s.LastTransitionTime.Time}
+		})
 	}
 	if namespace == "" {
 		return

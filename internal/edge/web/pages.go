@@ -374,14 +374,13 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 			users[row.Profile]++
 		}
 	}
-	view := profilesView{Custom: []profileView{}}
-	for _, p := range recommend.Builtins() {
-		view.Profiles = append(view.Profiles, profileViewOf(&p, users[p.Name]))
-	}
-	for i := range s.Custom {
-		c := profileViewOf(&s.Custom[i].Profile, users[s.Custom[i].Name])
-		c.Invalid = !s.Custom[i].Known
-		view.Custom = append(view.Custom, c)
+	view := profilesView{
+		Profiles: cluster.Each(recommend.Builtins(), func(p *recommend.Profile) profileView { return profileViewOf(p, users[p.Name]) }),
+		Custom: cluster.Each(s.Custom, func(p *CustomProfile) profileView {
+			v := profileViewOf(&p.Profile, users[p.Name])
+			v.Invalid = !p.Known
+			return v
+		}),
 	}
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
 }

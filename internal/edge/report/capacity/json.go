@@ -143,7 +143,8 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		Capacity: res.InUnits(r.Capacity), WithoutLargest: res.InUnits(r.WithoutLargest), Requested: res.InUnits(r.Requested),
 		Recoverable: res.InUnits(r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
 		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
-		Shortage: r.Outlook.Shortage.String(), Steps: []documentStep{}, Advice: r.Advice.String(), Message: r.AdviceText(),
+		Shortage: r.Outlook.Shortage.String(), Advice: r.Advice.String(), Message: r.AdviceText(),
+		Steps: cluster.Each(r.Outlook.Steps, func(s *core.Step) documentStep { return documentStep{s.Day.String(), res.InUnits(int64(s.Amount))} }),
 	}
 	if r.Recoverable > 0 {
 		out.After = thresholdsOf(&r.After)
@@ -156,9 +157,6 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 	}
 	if r.Outlook.Shortage == core.NoShortage {
 		out.GrowthPerDay = new(res.InUnits(int64(r.Outlook.Slope)))
-	}
-	for _, s := range r.Outlook.Steps {
-		out.Steps = append(out.Steps, documentStep{s.Day.String(), res.InUnits(int64(s.Amount))})
 	}
 	if r.GrewDays > 0 {
 		g := &r.Grew
