@@ -3,6 +3,22 @@
 
 package v1
 
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// GroupName is the API group of the autoscaler and its checkpoints.
+const GroupName = "autoscaling.k8s.io"
+
+// The plural names by which the API server serves the two kinds.
+const (
+	ResourceAutoscalers = "verticalpodautoscalers"
+	ResourceCheckpoints = "verticalpodautoscalercheckpoints"
+)
+
+// GroupVersion returns autoscaling.k8s.io/v1.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: GroupName, Version: "v1"}
+}
+
 // The condition types of an autoscaler's status. Conditions of other types that other programs set are kept.
 const (
 	// RecommendationProvided is True if at least one container has a recommendation.

@@ -63,8 +63,8 @@ func withoutPage(t *testing.T, root, dir string) string {
 		}
 	}
 	for file, stub := range map[string]string{
-		"internal/app/web/doc.go":      "app.go.txt",
-		"internal/edge/web/doc.go":     "edge.go.txt",
+		"internal/app/web/web.go":      "app.go.txt",
+		"internal/edge/web/server.go":  "edge.go.txt",
 		"internal/app/explain/page.go": "explain.go.txt",
 	} {
 		replace[filepath.Join(root, file)] = filepath.Join(root, "internal", "archtest", "testdata", "nopage", stub)

@@ -79,10 +79,7 @@ func Defaults() Config {
 // NewCommand returns "podfit backtest".
 func NewCommand() *cobra.Command {
 	c := Defaults()
-	var names []string
-	for _, p := range recommend.BacktestProfiles() {
-		names = append(names, fmt.Sprintf("  %-18s%s", p.Name, p.About))
-	}
+	names := cluster.Each(recommend.BacktestProfiles(), func(p *recommend.Profile) string { return fmt.Sprintf("  %-18s%s", p.Name, p.About) })
 	cmd := &cobra.Command{
 		Use:   "backtest {--trace PATH | --prometheus URL}",
 		Short: "Replay recorded usage through several profiles and compare the results",
@@ -163,10 +160,7 @@ func (c *Config) knownNamespaces(ctx context.Context, cmd *cobra.Command) []stri
 		return names
 	case c.Trace != "":
 		workloads, _ := trace.Read(c.Trace)
-		var names []string
-		for i := range workloads {
-			names = append(names, workloads[i].Key.Namespace)
-		}
+		names := cluster.Each(workloads, func(w *replay.Workload) string { return w.Key.Namespace })
 		slices.Sort(names)
 		return slices.Compact(names)
 	}
@@ -332,11 +326,7 @@ func sameFile(a, b string) bool {
 }
 
 func profileNames() []string {
-	var names []string
-	for _, p := range recommend.BacktestProfiles() {
-		names = append(names, p.Name)
-	}
-	return names
+	return cluster.Each(recommend.BacktestProfiles(), func(p *recommend.Profile) string { return p.Name })
 }
 
 // isFile reports whether a recommender is the path of a file that contains a SizingProfile.

@@ -6,6 +6,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
@@ -116,12 +118,9 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for i := range pools { // the present values count, also if the history has none of today
-		h := histories[pools[i].Name]
-		if h == nil {
-			h = new(capacity.History)
-			histories[pools[i].Name] = h
-		}
-		h.Record(s.now, &pools[i])
+		name := pools[i].Name
+		histories[name] = cmp.Or(histories[name], new(capacity.History))
+		histories[name].Record(s.now, &pools[i])
 	}
 	r.Plan = capacity.Assess(s.now, pools, unplaced, histories, settings)
 	return c.report(out, &r)
@@ -158,10 +157,7 @@ func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 	if len(c.Pools) == 0 {
 		return pools, nil
 	}
-	var names []string
-	for i := range pools {
-		names = append(names, pools[i].Name)
-	}
+	names := cluster.Each(pools, func(p *capacity.Pool) string { return p.Name })
 	for _, p := range c.Pools {
 		if !slices.Contains(names, p) {
 			return nil, process.UsageError{Err: fmt.Errorf("--pool: there is no pool %q; the pools are %s", p, strings.Join(names, ", "))}

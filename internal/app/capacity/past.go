@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -56,12 +57,8 @@ func (c *Config) readPast(
 			return nil
 		}
 		for name, days := range capacity.Collect(hours, s.world.Nodes, &s.world.Rules) {
-			h := histories[name]
-			if h == nil {
-				h = new(capacity.History)
-				histories[name] = h
-			}
-			h.Fill(days, today)
+			histories[name] = cmp.Or(histories[name], new(capacity.History))
+			histories[name].Fill(days, today)
 		}
 	}
 	return nil

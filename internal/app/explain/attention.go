@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -63,14 +64,13 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	o, missing := c.judge(ctx, clients, world)
-	l := needs{Workloads: len(o.Rows), Attention: []need{}, Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
+	l := needs{Workloads: len(o.Rows), Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
 	l.Unjudged, _ = o.Lacks()
-	for _, w := range o.Frozen() {
-		l.Frozen = append(l.Frozen, need{Workload: w.String(), Command: toExplain(w)})
-	}
-	for _, row := range o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows {
-		l.Attention = append(l.Attention, need{row.Workload.String(), row.Risk.String(), row.Why, toExplain(row.Workload)})
-	}
+	l.Frozen = cluster.Each(o.Frozen(), func(w *cluster.Workload) need { return need{Workload: w.String(), Command: toExplain(*w)} })
+	atRisk := o.Select(overview.Query{Risk: "any", Order: overview.ByRisk, Size: max(len(o.Rows), 1)}).Rows
+	l.Attention = cluster.Each(atRisk, func(row **overview.Row) need {
+		return need{(*row).Workload.String(), (*row).Risk.String(), (*row).Why, toExplain((*row).Workload)}
+	})
 	if c.Output == "json" {
 		return writeJSON(out, l)
 	}

@@ -8,6 +8,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -334,13 +336,13 @@ func (c *Config) checkContainer(found *explanation.Subject) error {
 	var names []string
 	for _, p := range found.Pods {
 		for i := range p.Containers {
-			if p.Containers[i].Name == c.Container {
-				return nil
-			}
 			if !slices.Contains(names, p.Containers[i].Name) {
 				names = append(names, p.Containers[i].Name)
 			}
 		}
+	}
+	if slices.Contains(names, c.Container) {
+		return nil
 	}
 	return process.UsageError{Err: fmt.Errorf("%s has no container %q; its containers are %s", found.Name, c.Container, strings.Join(names, ", "))}
 }
@@ -406,24 +408,17 @@ func (c *Config) records(ctx context.Context, in *explanation.Input, clients *ku
 
 // recordOf returns the record of a workload, or an empty one.
 func recordOf(states []ledger.State, w cluster.Workload) *ledger.State {
-	for i := range states {
-		if states[i].Workload == w && !w.IsZero() {
-			return &states[i]
-		}
-	}
-	return &ledger.State{Workload: w}
+	found := cluster.Find(states, func(s *ledger.State) bool { return s.Workload == w && !w.IsZero() })
+	return cmp.Or(found, &ledger.State{Workload: w})
 }
 
 // inspect adds what only an explanation needs. What cannot be read is reported in Missing.
 func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, namespace string) {
 	if in.Autoscaler != nil {
 		status, _ := world.Status(in.Autoscaler.Key)
-		for i := range status.Conditions {
-			s := &status.Conditions[i]
-			in.Conditions = append(in.Conditions, explanation.Condition{
-				Type: string(s.Type), Reason: s.Reason, Message: s.Message, True: s.Status == "True", Since: s.LastTransitionTime.Time,
-			})
-		}
+		in.Conditions = cluster.Each(status.Conditions, func(s *v1.VerticalPodAutoscalerCondition) explanation.Condition {
+			return explanation.Condition{Type: string(s.Type), Reason: s.Reason, Message: s.Message, True: s.Status == "True", Since: s.LastTransitionTime.Time}
+		})
 	}
 	if namespace == "" {
 		return

@@ -16,7 +16,6 @@ import (
 
 	"podfit.dev/podfit/internal/app/explain/messages"
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/spelling"
@@ -29,7 +28,7 @@ func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	of, name, named := strings.Cut(typed, "/")
+	of, _, named := strings.Cut(typed, "/")
 	var out []string
 	if typed != "" && strings.ToUpper(typed[:1]) == typed[:1] && !named { // names of kinds are in lower case
 		out = slices.DeleteFunc(messages.Names(), func(name string) bool { return !strings.HasPrefix(name, typed) })
@@ -41,32 +40,22 @@ func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]st
 		case !named && strings.HasPrefix(first, typed):
 			out = append(out, first+"/")
 		case named && first == of:
-			return c.names(cmd.Context(), &kinds[i], name), cobra.ShellCompDirectiveNoFileComp
+			return c.names(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// names returns the objects of a kind whose names have a prefix; none if they cannot be listed.
-func (c *Config) names(ctx context.Context, k *kind, prefix string) []string {
+// names returns the objects that begin with what is typed; none if they cannot be listed.
+func (c *Config) names(ctx context.Context, typed string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return nil
 	}
-	namespace := ""
-	if k.of != explanation.OfNode {
-		namespace = c.namespace()
-	}
-	all, _ := clients.Names(ctx, k.resource(), namespace) // without them, nothing is offered
-	var out []string
-	for _, name := range all {
-		if strings.HasPrefix(name, prefix) {
-			out = append(out, k.names[0]+"/"+name)
-		}
-	}
-	return out
+	names, _ := clients.ObjectNames(ctx, c.namespace(), typed) // without them, nothing is offered
+	return names
 }
 
 // asksForMessage reports whether the argument is the name or the text of a message, and not an object.

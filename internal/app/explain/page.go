@@ -9,12 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -40,10 +39,8 @@ type Page struct {
 	excluded []string // names and patterns of namespaces whose pods are not named
 	log      *slog.Logger
 
-	turn chan struct{} // has an element while the cluster is read
-
-	mu   sync.Mutex
-	kept map[question]answer
+	turn chan struct{}         // has an element while the cluster is read
+	kept *cache.LRUExpireCache // answer by question
 }
 
 // A question is what an explanation is about and what it may contain.
@@ -55,13 +52,12 @@ type question struct {
 type answer struct {
 	explanation web.Explanation
 	err         error
-	until       time.Time
 }
 
 // NewPage returns a Page. jobs returns new settings for each explanation. If assumed is true, the flags of the jobs are read from their
 // Deployments, and explanations name those that were assumed. They name no pods of excluded namespaces.
 func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, excluded []string, log *slog.Logger) *Page {
-	return &Page{clients: clients, jobs: jobs, assumed: assumed, excluded: excluded, log: log, turn: make(chan struct{}, 1), kept: map[question]answer{}}
+	return &Page{clients: clients, jobs: jobs, assumed: assumed, excluded: excluded, log: log, turn: make(chan struct{}, 1), kept: cache.NewLRUExpireCache(maxKept)}
 }
 
 // errBusy is the error for viewers who waited for the explanation of another viewer.
@@ -71,7 +67,7 @@ var errBusy = errors.New("podfit is explaining another workload; try again")
 // workload, because the viewer may not see more.
 func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (web.Explanation, error) {
 	q := question{w, whole}
-	if a, ok := p.recall(q, time.Now()); ok {
+	if a, ok := p.recall(q); ok {
 		return a.explanation, a.err
 	}
 	waiting, stop := context.WithTimeout(ctx, patience)
@@ -82,33 +78,20 @@ func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (web
 		return web.Explanation{}, errBusy
 	}
 	defer func() { <-p.turn }()
-	if a, ok := p.recall(q, time.Now()); ok { // made while this viewer waited
+	if a, ok := p.recall(q); ok { // made while this viewer waited
 		return a.explanation, a.err
 	}
 	var a answer
 	a.explanation, a.err = p.make(ctx, q)
-	a.until = time.Now().Add(keepFor)
-	p.keep(q, a, time.Now())
+	p.kept.Add(q, a, keepFor)
 	return a.explanation, a.err
 }
 
 // recall returns an explanation that was made before.
-func (p *Page) recall(q question, now time.Time) (answer, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a, ok := p.kept[q]
-	return a, ok && now.Before(a.until)
-}
-
-// keep keeps an explanation. It forgets those that are too old, or all if there are too many.
-func (p *Page) keep(q question, a answer, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.kept, func(_ question, a answer) bool { return !now.Before(a.until) })
-	if len(p.kept) >= maxKept {
-		clear(p.kept)
-	}
-	p.kept[q] = a
+func (p *Page) recall(q question) (a answer, ok bool) {
+	known, _ := p.kept.Get(q)
+	a, ok = known.(answer)
+	return a, ok
 }
 
 // make reads the cluster and explains a workload. It does not end when the viewer leaves, so that the next one gets the explanation.

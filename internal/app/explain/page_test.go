@@ -39,7 +39,7 @@ func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 		if calls != 1 {
 			t.Errorf("%d attempts, want 1", calls)
 		}
-		time.Sleep(keepFor)
+		time.Sleep(keepFor + time.Nanosecond)
 		_, _ = p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true)
 		if calls != 2 {
 			t.Errorf("%d attempts after %v, want 2", calls, keepFor)
@@ -49,27 +49,32 @@ func TestPage_panic_returnsErrorAndCachesIt(t *testing.T) {
 
 func TestPage_manyExplanations_memoryIsBounded(t *testing.T) {
 	p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
-	now := time.Now()
 	for i := range 10 * maxKept {
 		q := question{cluster.Workload{Name: fmt.Sprint(i)}, true}
-		p.keep(q, answer{explanation: web.Explanation{Text: "x"}, until: now.Add(keepFor)}, now)
-		if a, ok := p.recall(q, now); !ok || a.explanation.Text != "x" || len(p.kept) > maxKept {
-			t.Fatalf("explanation %d is kept: %v, of %d", i, ok, len(p.kept))
+		p.kept.Add(q, answer{explanation: web.Explanation{Text: "x"}}, keepFor)
+		if a, ok := p.recall(q); !ok || a.explanation.Text != "x" || len(p.kept.Keys()) > maxKept {
+			t.Fatalf("explanation %d is kept: %v, of %d", i, ok, len(p.kept.Keys()))
 		}
 	}
-	if _, ok := p.recall(question{cluster.Workload{Name: fmt.Sprint(10*maxKept - 1)}, false}, now); ok {
+	if _, ok := p.recall(question{cluster.Workload{Name: fmt.Sprint(10*maxKept - 1)}, false}); ok {
 		t.Error("an explanation of the whole cluster is shown to a viewer who may not see it")
 	}
 }
 
-func TestPage_otherExplanationIsKept_onlyOldOnesAreDeleted(t *testing.T) {
-	p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
-	now := time.Now()
-	old, current := question{workload: cluster.Workload{Name: "old"}}, question{workload: cluster.Workload{Name: "current"}}
-	p.keep(old, answer{until: now}, now.Add(-time.Second))
-	p.keep(current, answer{until: now.Add(time.Second)}, now.Add(-time.Second))
-	p.keep(question{}, answer{until: now.Add(keepFor)}, now)
-	if _, ok := p.kept[old]; ok || len(p.kept) != 2 {
-		t.Errorf("%d explanations are kept, the old one: %t; want 2 without the old one", len(p.kept), ok)
-	}
+func TestPage_otherExplanationIsKept_onlyOldOnesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
+		old, current := question{workload: cluster.Workload{Name: "old"}}, question{workload: cluster.Workload{Name: "current"}}
+		p.kept.Add(old, answer{}, keepFor)
+		time.Sleep(keepFor - time.Second)
+		p.kept.Add(current, answer{}, keepFor)
+		time.Sleep(time.Second + time.Nanosecond)
+		p.kept.Add(question{}, answer{}, keepFor)
+		if _, ok := p.recall(old); ok {
+			t.Errorf("an explanation is shown after %v", keepFor)
+		}
+		if _, ok := p.recall(current); !ok {
+			t.Errorf("an explanation is not shown after %v", time.Second)
+		}
+	})
 }

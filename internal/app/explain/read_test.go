@@ -90,19 +90,33 @@ func TestNames_namespaceOfFlagOrContext_onlyItsObjects(t *testing.T) {
 		"nodes":                    {"other", "node", "node/web-node"},
 	} {
 		c := &Config{Kube: kube.Config{Kubeconfig: file}, Namespace: tt.flag}
-		for i := range kinds {
-			if kinds[i].names[0] != tt.kind {
-				continue
-			}
-			if got := strings.Join(c.names(t.Context(), &kinds[i], "web"), " "); got != tt.want {
-				t.Errorf("%s: names %q, want %q", name, got, tt.want)
-			}
+		if got := strings.Join(c.names(t.Context(), tt.kind+"/web"), " "); got != tt.want {
+			t.Errorf("%s: names %q, want %q", name, got, tt.want)
 		}
 	}
 	api.Reply("GET /api/v1/nodes", 403, failure(403, "Forbidden"))
 	c := &Config{Kube: kube.Config{Kubeconfig: file}}
-	if got := c.names(t.Context(), &kinds[len(kinds)-1], ""); got != nil {
+	if got := c.names(t.Context(), "node/"); got != nil {
 		t.Errorf("names %q of nodes that may not be listed, want none", got)
+	}
+}
+
+func TestNames_everyOfferedKind_objectsAreListed(t *testing.T) {
+	api := kubetest.NewFakeAPI(t)
+	c := &Config{Kube: kube.Config{Kubeconfig: kubetest.Context{Namespace: "shop"}.Kubeconfig(t, api.URL())}}
+	for _, k := range kinds {
+		if !k.offered {
+			continue
+		}
+		path := "/api/v1/"
+		if k.workload.Group != "" {
+			path = "/apis/" + k.workload.Group + "/v1/"
+		}
+		api.Apply(path+k.names[len(k.names)-1], `{"metadata":{"namespace":"shop","name":"web"}}`)
+		want := k.names[0] + "/web"
+		if got := c.names(t.Context(), k.names[0]+"/w"); !slices.Equal(got, []string{want}) {
+			t.Errorf("names %q, want %s", got, want)
+		}
 	}
 }
 

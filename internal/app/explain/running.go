@@ -63,19 +63,12 @@ func (c *Config) adopt(ctx context.Context, clients *kube.Clients) explanation.G
 		case len(found) == 0:
 			out.Miss("flags of the "+job.name, fmt.Sprintf("No Deployment of podfit's %s was found, so its flags are not known, and neither is whether it runs.", job.name))
 		case len(found) > 1:
-			out.Miss("flags of the "+job.name, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(deploymentsOf(found), ", ")))
+			names := cluster.Each(found, func(p *kube.Program) string { return p.Deployment })
+			out.Miss("flags of the "+job.name, fmt.Sprintf("%d Deployments run the %s (%s), so it is not known which flags count.", len(found), job.name, strings.Join(names, ", ")))
 		default:
 			c.assumed[job.name] = false
 			c.adoptOf(&out, job.name, &found[0], of)
 		}
-	}
-	return out
-}
-
-func deploymentsOf(all []kube.Program) []string {
-	var out []string
-	for i := range all {
-		out = append(out, all[i].Deployment)
 	}
 	return out
 }

@@ -186,11 +186,7 @@ func (c *conditions) Set(text string) error {
 
 // String implements pflag.Value.
 func (c *conditions) String() string {
-	var out []string
-	for _, i := range *c {
-		out = append(out, i.String())
-	}
-	return strings.Join(out, " ")
+	return strings.Join(cluster.Each(*c, func(i *rationale.If) string { return i.String() }), " ")
 }
 
 // Type implements pflag.Value.

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -30,7 +28,7 @@ type reference struct {
 
 // A kind is one that is part of Kubernetes or of podfit.
 type kind struct {
-	names    []string // that kubectl accepts: first the one in commands and completions, last the resource
+	names    []string // that kubectl accepts: first the one in commands and completions
 	of       explanation.Kind
 	workload cluster.Workload // with the group and the kind
 	offered  bool             // by shells
@@ -55,16 +53,9 @@ var kinds = []kind{
 	{[]string{"node", "no", "nodes"}, explanation.OfNode, cluster.Workload{Kind: "Node"}, true},
 }
 
-func (k *kind) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: k.workload.Group, Version: "v1", Resource: k.names[len(k.names)-1]}
-}
-
 // kindNames returns the first names of the kinds, sorted.
 func kindNames() []string {
-	var names []string
-	for i := range kinds {
-		names = append(names, kinds[i].names[0])
-	}
+	names := cluster.Each(kinds, func(k *kind) string { return k.names[0] })
 	slices.Sort(names)
 	return names
 }
@@ -208,10 +199,7 @@ func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 }
 
 func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
-	var names []string
-	for _, n := range w.Nodes() {
-		names = append(names, n.Name)
-	}
+	names := cluster.Each(w.Nodes(), func(n *cluster.Node) string { return n.Name })
 	found := slices.Contains(names, r.name)
 	if !found && len(names) > 0 {
 		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
@@ -249,10 +237,7 @@ func findWorkload(r reference, target cluster.Workload, s *cluster.Snapshot, w f
 	pods := s.PodsOf(target)
 	all := w.Workloads(target.Group, target.Kind, r.namespace)
 	if len(pods) == 0 && len(s.AutoscalersOf(target)) == 0 && !slices.Contains(all, target) {
-		var names []string
-		for _, other := range all {
-			names = append(names, other.Name)
-		}
+		names := cluster.Each(all, func(other *cluster.Workload) string { return other.Name })
 		return explanation.Subject{}, missing(target.Kind, r, names)
 	}
 	return workloadSubject(target, s), nil
@@ -264,15 +249,11 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 		kind := strings.ToLower(w.Kind)
 		return w.Namespace == r.namespace && w.Name == r.name && (r.kind == kind || r.kind == kind+"s") && (r.group == "" || r.group == w.Group)
 	}
-	for _, p := range s.Pods {
-		if matches(p.Top) {
-			return workloadSubject(p.Top, s), nil
-		}
+	if i := slices.IndexFunc(s.Pods, func(p *cluster.Pod) bool { return matches(p.Top) }); i >= 0 {
+		return workloadSubject(s.Pods[i].Top, s), nil
 	}
-	for _, a := range s.Autoscalers {
-		if matches(a.Target) {
-			return workloadSubject(a.Target, s), nil
-		}
+	if i := slices.IndexFunc(s.Autoscalers, func(a *cluster.Autoscaler) bool { return matches(a.Target) }); i >= 0 {
+		return workloadSubject(s.Autoscalers[i].Target, s), nil
 	}
 	var known []string
 	for i := range kinds {

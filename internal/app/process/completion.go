@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -112,7 +113,7 @@ func ClusterNamespaces(ctx context.Context, c *cobra.Command) []string {
 	if err != nil {
 		return nil
 	}
-	names, _ := clients.NamespaceNames(ctx) // without them, nothing is offered
+	names, _ := clients.Names(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), "") // without them, nothing is offered
 	return names
 }
 

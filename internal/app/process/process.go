@@ -16,6 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
+
+	"podfit.dev/podfit/internal/core/overview"
 )
 
 // A Process contains the log, the registry and the health checks of a long-running command.
@@ -100,25 +103,11 @@ func Every(ctx context.Context, interval time.Duration, do func(context.Context,
 // UsageTimeout is the timeout for reading all pages of the Metrics API.
 const UsageTimeout = 2 * time.Minute
 
-// A Loop is the state of a loop with a health check.
-type Loop struct {
-	Name           string
-	Active, Passed time.Time     // last activity, and last complete pass; zero if there was none
-	Window         time.Duration // without activity for longer, the check fails
-}
-
 // Loops returns the state of the loops of this process.
-func (p *Process) Loops() []Loop {
-	out := make([]Loop, 0, len(p.checks))
+func (p *Process) Loops() []overview.Loop {
+	out := make([]overview.Loop, 0, len(p.checks))
 	for _, h := range p.checks {
-		l := Loop{Name: h.loop, Window: h.window}
-		if at := h.last.Load(); at != nil {
-			l.Active = *at
-		}
-		if at := h.passed.Load(); at != nil {
-			l.Passed = *at
-		}
-		out = append(out, l)
+		out = append(out, overview.Loop{Name: h.loop, Window: h.window, Active: ptr.Deref(h.last.Load(), time.Time{}), Passed: ptr.Deref(h.passed.Load(), time.Time{})})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/overview"
@@ -86,17 +87,11 @@ func (r registrations) lease(ctx context.Context, namespace, name string) (overv
 }
 
 func leaseOf(l *coordinationv1.Lease) overview.Lease {
-	out := overview.Lease{Name: l.Name, Found: true, Renewed: l.CreationTimestamp.Time}
-	if l.Spec.HolderIdentity != nil {
-		out.Holder = *l.Spec.HolderIdentity
+	return overview.Lease{
+		Name: l.Name, Found: true, Holder: ptr.Deref(l.Spec.HolderIdentity, ""),
+		Renewed:  ptr.Deref(l.Spec.RenewTime, metav1.MicroTime(l.CreationTimestamp)).Time,
+		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
-	if l.Spec.RenewTime != nil {
-		out.Renewed = l.Spec.RenewTime.Time
-	}
-	if l.Spec.LeaseDurationSeconds != nil {
-		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-	}
-	return out
 }
 
 // lastExpiry returns when the last certificate of a bundle expires; zero if there is none that can be read.
@@ -107,14 +102,6 @@ func lastExpiry(bundle []byte) (last time.Time) {
 		}
 	}
 	return last
-}
-
-func loopsOf(p *process.Process) []overview.Loop {
-	var out []overview.Loop
-	for _, l := range p.Loops() {
-		out = append(out, overview.Loop{Name: l.Name, Active: l.Active, Passed: l.Passed, Window: l.Window})
-	}
-	return out
 }
 
 // addHealth sets the health of podfit's parts.
@@ -130,7 +117,7 @@ func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time
 	facts.Now = now
 	_, _, facts.Read = s.own.peek()
 	if s.process != nil {
-		facts.Leading, facts.Loops = s.process.IsLeading(), loopsOf(s.process)
+		facts.Leading, facts.Loops = s.process.IsLeading(), s.process.Loops()
 	}
 	if stored, known, at := s.stored.peek(); known {
 		facts.Stored = stored.updated

@@ -192,10 +192,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 	in := &rationale.Sizing{Now: now, Profile: workloads.Profile(choice, row.Workload), Histories: store.All(row.Workload), Autoscaler: a, Pods: snapshot.PodsOf(row.Workload)}
 	declared, _ := criticality.DeclaredBy(snapshot.PodsOf(row.Workload))
 	sizes := nodes.Smallest(snapshot.PodsOf(row.Workload))
-	var names []string
-	for _, p := range recommend.Builtins() {
-		names = append(names, p.Name)
-	}
+	names := cluster.Each(recommend.Builtins(), func(p *recommend.Profile) string { return p.Name })
 	custom, _ := s.world.ProfileNames()
 	for _, name := range append(names, custom...) {
 		other := *a

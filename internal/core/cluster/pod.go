@@ -141,6 +141,15 @@ func Find[T any](all []T, holds func(*T) bool) *T {
 	return nil
 }
 
+// Each returns what a function makes of each element.
+func Each[T, R any](all []T, of func(*T) R) []R {
+	out := make([]R, 0, len(all))
+	for i := range all {
+		out = append(out, of(&all[i]))
+	}
+	return out
+}
+
 // StartOf returns when a container of the pod was started, after a restart the last time, in Unix seconds; 0 if it does not run, or if the
 // time is not known.
 func (p *Pod) StartOf(c *Container) int64 {

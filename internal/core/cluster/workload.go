@@ -112,6 +112,13 @@ type Surge struct {
 	Lowered  bool      // spec.replicas is set back, and the ReplicaSet removes the pod
 }
 
+// BuiltinKinds are the kinds of controllers that are part of Kubernetes, with their API group.
+var BuiltinKinds = map[string]string{
+	"DaemonSet": "apps", "Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps",
+	"ReplicationController": "",
+	"Job":                   "batch", "CronJob": "batch",
+}
+
 // LowestDeletionCost is the value of the annotation controller.kubernetes.io/pod-deletion-cost with which a ReplicaSet removes a ready
 // pod first.
 const LowestDeletionCost = -1 << 31

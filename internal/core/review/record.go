@@ -216,3 +216,10 @@ func rounded(v float64, decimals int) float64 {
 	}
 	return r
 }
+
+// TemplatePaths are the fields that lead to the containers in a manifest, by kind of workload.
+var TemplatePaths = map[string][]string{
+	"Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
+	"ReplicaSet": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
+	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
+}

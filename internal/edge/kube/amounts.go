@@ -18,11 +18,10 @@ const MostAmount = 1 << 50
 // Amounts returns the CPU and memory of a resource list. CPU is rounded up to whole millicores, memory to whole bytes.
 func Amounts(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
-	if q, ok := list[corev1.ResourceCPU]; ok {
-		r = r.Set(cluster.CPU, Amount(cluster.CPU, q))
-	}
-	if q, ok := list[corev1.ResourceMemory]; ok {
-		r = r.Set(cluster.Memory, Amount(cluster.Memory, q))
+	for _, res := range cluster.All {
+		if q, ok := list[corev1.ResourceName(res.String())]; ok {
+			r = r.Set(res, Amount(res, q))
+		}
 	}
 	return r
 }
@@ -32,14 +31,8 @@ func Amounts(list corev1.ResourceList) cluster.Resources {
 func AmountsBelow(list corev1.ResourceList) cluster.Resources {
 	r := Amounts(list)
 	for _, res := range cluster.All {
-		v, ok := r.Get(res)
-		if !ok || v <= 1 {
-			continue
-		}
-		exact := list[corev1.ResourceName(res.String())]
-		rounded := Quantity(res, v)
-		if rounded.Cmp(exact) > 0 {
-			r = r.Set(res, v-1)
+		if v, ok := r.Get(res); ok && v > 1 {
+			r = r.Set(res, Floor(res, list[corev1.ResourceName(res.String())]))
 		}
 	}
 	return r
@@ -63,11 +56,8 @@ func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 // HasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
 func HasFraction(lists ...corev1.ResourceList) bool {
 	for _, list := range lists {
-		q, ok := list[corev1.ResourceMemory]
-		if !ok {
-			continue
-		}
-		if _, whole := q.AsInt64(); whole {
+		q := list[corev1.ResourceMemory]
+		if _, whole := q.AsInt64(); whole { // as an amount that is not set
 			continue
 		}
 		if rounded := resource.NewQuantity(q.Value(), resource.BinarySI); rounded.Cmp(q) != 0 {
@@ -96,8 +86,14 @@ func SignedAmount(res cluster.Resource, q resource.Quantity) int64 {
 	return min(max(v, -MostAmount), MostAmount)
 }
 
-// Bounded returns v, or the nearest value from 0 to MostAmount.
-func Bounded(v int64) int64 { return min(max(v, 0), MostAmount) }
+// Floor is SignedAmount, rounded down.
+func Floor(res cluster.Resource, q resource.Quantity) int64 {
+	v := SignedAmount(res, q)
+	if rounded := Quantity(res, v); rounded.Cmp(q) > 0 && v > -MostAmount {
+		v--
+	}
+	return v
+}
 
 // ParseQuantity parses a quantity that a user has written, unless that could take minutes.
 func ParseQuantity(text string) (resource.Quantity, error) {

@@ -20,13 +20,6 @@ type AutoscalerObject struct {
 	Problem string // why spec or status could not be decoded; then the spec is empty
 }
 
-// AutoscalerList is a page of a list of autoscalers.
-type AutoscalerList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []AutoscalerObject `json:"items"`
-}
-
 // UnmarshalJSON decodes an autoscaler. If that fails, it decodes the metadata, and the status if possible.
 func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 	var whole v1.VerticalPodAutoscaler
@@ -59,15 +52,6 @@ func (o *AutoscalerObject) UnmarshalJSON(data []byte) error {
 // DeepCopyObject implements runtime.Object.
 func (o *AutoscalerObject) DeepCopyObject() runtime.Object {
 	return &AutoscalerObject{VerticalPodAutoscaler: *o.DeepCopy(), Problem: o.Problem}
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *AutoscalerList) DeepCopyObject() runtime.Object {
-	out := &AutoscalerList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
-	for i := range l.Items {
-		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*AutoscalerObject))
-	}
-	return out
 }
 
 // autoscalerScheme has the kinds of the API group, with AutoscalerObject as the type of autoscalers.

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -156,18 +157,11 @@ var reviewResources = map[string]bool{"tokenreviews": true, "subjectaccessreview
 type readOnly struct{ next http.RoundTripper }
 
 func (r readOnly) RoundTrip(q *http.Request) (*http.Response, error) {
-	switch q.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	reads := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, q.Method)
+	if reads || q.Method == http.MethodPost && reviewResources[path.Base(q.URL.Path)] {
 		return r.next.RoundTrip(q)
-	case http.MethodPost:
-		if reviewResources[path.Base(q.URL.Path)] {
-			return r.next.RoundTrip(q)
-		}
 	}
-	if q.Body != nil {
-		_ = q.Body.Close()
-	}
-	return nil, fmt.Errorf("%s %s: %w", q.Method, q.URL.Path, ErrReadOnly)
+	return reject(q, ErrReadOnly)
 }
 
 // Clients are the clients of the API server. They share one connection pool and one rate limit, except leases, events, autoscalers

@@ -86,10 +86,7 @@ type Right struct{ Verb, Group, Resource string }
 
 // String returns the permission as kubectl auth can-i names it.
 func (r Right) String() string {
-	if r.Group == "" {
-		return r.Verb + " " + r.Resource
-	}
-	return r.Verb + " " + r.Resource + "." + r.Group
+	return strings.TrimSuffix(r.Verb+" "+r.Resource+"."+r.Group, ".")
 }
 
 // Has reports whether podfit has a permission.

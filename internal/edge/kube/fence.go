@@ -122,18 +122,18 @@ type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
-	s := sendRecordOf(q.Context())
+	s, _ := q.Context().Value(sendRecordKey{}).(*sendRecord)
 	if s != nil {
 		if err := s.pause.wait(q.Context()); err != nil {
-			return t.reject(q, err)
+			return reject(q, err)
 		}
 	}
 	if f := FenceOf(q.Context()); f != nil && !f.isOpen() {
-		return t.reject(q, ErrFenced)
+		return reject(q, ErrFenced)
 	}
 	if gate, ok := q.Context().Value(gateKey{}).(Gate); ok {
 		if err := gate.Closed(); err != nil {
-			return t.reject(q, err)
+			return reject(q, err)
 		}
 	}
 	if s == nil {
@@ -149,7 +149,8 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func (t fenced) reject(q *http.Request, err error) (*http.Response, error) {
+// reject ends a request that is not sent.
+func reject(q *http.Request, err error) (*http.Response, error) {
 	if q.Body != nil {
 		_ = q.Body.Close()
 	}

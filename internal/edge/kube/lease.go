@@ -6,12 +6,14 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 )
 
 // A Lease is the lease of the webhook: the webhook renews it, and the updater evicts pods only while it is fresh.
@@ -39,19 +41,13 @@ func (l *Lease) Renew(ctx context.Context, holder string, now time.Time) error {
 			ObjectMeta: metav1.ObjectMeta{Name: l.name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 		}, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
 	} else if err == nil {
 		renewed := metav1.NewMicroTime(now)
 		lease.Spec.HolderIdentity = &holder
 		lease.Spec.RenewTime = &renewed
 		_, err = l.leases.Update(ctx, lease, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			err = nil
-		}
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("renew lease %s: %w", l.name, Refused(err))
 	}
 	return nil
@@ -67,15 +63,8 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 	if err != nil {
 		return false, fmt.Errorf("read lease %s: %w", l.name, Refused(err))
 	}
-	created := lease.CreationTimestamp.Time
-	renewed := time.Time{}
-	if lease.Spec.RenewTime != nil {
-		renewed = lease.Spec.RenewTime.Time
-	}
-	latest := created
-	if renewed.After(created) {
-		latest = renewed
-	}
+	times := []time.Time{lease.CreationTimestamp.Time, ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time}
+	latest := slices.MaxFunc(times, time.Time.Compare)
 	isAhead := func(at time.Time) bool { return at.After(now.Add(maxClockSkew)) }
 	if isAhead(latest) {
 		if !latest.Equal(l.ahead) {
@@ -86,10 +75,5 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 			return true, nil
 		}
 	}
-	for _, at := range [...]time.Time{created, renewed} {
-		if !isAhead(at) && at.Add(timeout).After(now) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(times, func(at time.Time) bool { return !isAhead(at) && at.Add(timeout).After(now) }), nil
 }

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // mostNames is how many names of a kind are read for the completion in a shell. A longer list cannot be read on a screen.
@@ -26,11 +28,6 @@ func (c Config) Contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(config.Contexts)), nil
 }
 
-// NamespaceNames returns the names of namespaces, at most 500.
-func (c *Clients) NamespaceNames(ctx context.Context) ([]string, error) {
-	return c.Names(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
-}
-
 // namedKinds are the kinds of objects that KIND/NAME can name, with the names that kubectl accepts for them.
 var namedKinds = []struct {
 	short, long string
@@ -41,6 +38,7 @@ var namedKinds = []struct {
 	{"sts", "statefulset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, true},
 	{"ds", "daemonset", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, true},
 	{"cj", "cronjob", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, true},
+	{"job", "job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, false},
 	{"vpa", "verticalpodautoscaler", schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}, false},
 	{"po", "pod", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, false},
 	{"no", "node", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, false},
@@ -87,9 +85,5 @@ func (c *Clients) Names(ctx context.Context, resource schema.GroupVersionResourc
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
+	return cluster.Each(list.Items, func(m *metav1.PartialObjectMetadata) string { return m.Name }), nil
 }

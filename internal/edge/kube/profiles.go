@@ -15,7 +15,7 @@ import (
 
 // Profiles lists SizingProfiles.
 type Profiles struct {
-	objects *Objects[RawObjectList, *RawObjectList]
+	objects *Objects[RawObject, *RawObject]
 }
 
 // A SizingProfile is one object of the API server.

@@ -27,32 +27,40 @@ type RawObject struct {
 	Status            json.RawMessage `json:"status,omitempty"`
 }
 
-// RawObjectList is a page of a list of RawObjects.
-type RawObjectList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []RawObject `json:"items"`
-}
-
 // DeepCopyObject implements runtime.Object.
 func (o *RawObject) DeepCopyObject() runtime.Object {
 	return &RawObject{TypeMeta: o.TypeMeta, ObjectMeta: *o.ObjectMeta.DeepCopy(), Spec: slices.Clone(o.Spec), Status: slices.Clone(o.Status)}
 }
 
+// A List is a page of a list of objects of type T.
+type List[T any, P object[T]] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []T `json:"items"`
+}
+
+type object[T any] interface {
+	*T
+	runtime.Object
+}
+
 // DeepCopyObject implements runtime.Object.
-func (l *RawObjectList) DeepCopyObject() runtime.Object {
-	out := &RawObjectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+func (l *List[T, P]) DeepCopyObject() runtime.Object {
+	out := &List[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
-		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*RawObject))
+		out.Items = append(out.Items, *P(&l.Items[i]).DeepCopyObject().(P))
 	}
 	return out
 }
 
-// Objects lists and watches the objects of a kind in a namespace; "" means all namespaces. List is the type of a page.
-type Objects[List any, P interface {
-	*List
-	runtime.Object
-}] struct {
+// The lists of objects whose decoding never fails.
+type (
+	RawObjectList  = List[RawObject, *RawObject]
+	AutoscalerList = List[AutoscalerObject, *AutoscalerObject]
+)
+
+// Objects lists and watches the objects of a kind in a namespace; "" means all namespaces.
+type Objects[T any, P object[T]] struct {
 	client              rest.Interface
 	resource, namespace string
 }
@@ -69,24 +77,24 @@ func rawScheme(gv schema.GroupVersion) *runtime.Scheme {
 }
 
 // RawObjectsIn returns a client of SizingProfiles or UpdateStates in a namespace; "" means all namespaces.
-func (c *Clients) RawObjectsIn(resource, namespace string) *Objects[RawObjectList, *RawObjectList] {
-	return &Objects[RawObjectList, *RawObjectList]{c.raw, resource, namespace}
+func (c *Clients) RawObjectsIn(resource, namespace string) *Objects[RawObject, *RawObject] {
+	return &Objects[RawObject, *RawObject]{c.raw, resource, namespace}
 }
 
 // AutoscalersIn returns a client of the autoscalers in a namespace; "" means all namespaces.
-func (c *Clients) AutoscalersIn(namespace string) *Objects[AutoscalerList, *AutoscalerList] {
-	return &Objects[AutoscalerList, *AutoscalerList]{c.Autoscalers, v1.ResourceAutoscalers, namespace}
+func (c *Clients) AutoscalersIn(namespace string) *Objects[AutoscalerObject, *AutoscalerObject] {
+	return &Objects[AutoscalerObject, *AutoscalerObject]{c.Autoscalers, v1.ResourceAutoscalers, namespace}
 }
 
 // List returns one page.
-func (r *Objects[List, P]) List(ctx context.Context, o metav1.ListOptions) (P, error) {
-	list := P(new(List))
+func (r *Objects[T, P]) List(ctx context.Context, o metav1.ListOptions) (*List[T, P], error) {
+	list := new(List[T, P])
 	err := r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(list)
 	return list, err
 }
 
 // Watch opens a watch.
-func (r *Objects[List, P]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (r *Objects[T, P]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
 }

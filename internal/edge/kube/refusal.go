@@ -66,8 +66,7 @@ func RefusedEviction(err error) error {
 
 // IsRefusal reports whether the API server, or this client, has certainly not performed a write.
 func IsRefusal(err error) bool {
-	var reason refusal
-	return errors.As(err, &reason)
+	return errors.As(err, new(refusal))
 }
 
 // reasonOf returns the reason for an error of the API server, or nil.
@@ -123,19 +122,21 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
+// statusOf returns the status in a response of the API server, a zero one for other errors.
+func statusOf(err error) metav1.Status {
+	var response apierrors.APIStatus
+	if errors.As(err, &response) {
+		return response.Status()
+	}
+	return metav1.Status{}
+}
+
 // reasonOfCode returns the reason by the HTTP status, for responses without a known reason, such as those of webhooks.
 func reasonOfCode(err error) error {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return nil
-	}
-	code := status.Status().Code
-	switch {
-	case code == http.StatusUnauthorized, code == http.StatusRequestTimeout:
-		return nil // transient
-	case code >= 400 && code < 500:
-		return ErrDenied
-	case strings.Contains(status.Status().Message, "more than one PodDisruptionBudget"):
+	status := statusOf(err)
+	switch code := status.Code; {
+	case code == http.StatusUnauthorized, code == http.StatusRequestTimeout: // transient
+	case code >= 400 && code < 500, strings.Contains(status.Message, "more than one PodDisruptionBudget"):
 		return ErrDenied
 	}
 	return nil
@@ -164,15 +165,10 @@ const exceededQuota = "exceeded quota"
 
 // isQuota reports whether a ResourceQuota or a LimitRange does not allow a request, whatever other pods request.
 func isQuota(text string) bool {
-	for _, words := range []string{
+	return slices.ContainsFunc([]string{
 		"failed quota", "insufficient quota", // ResourceQuota: an amount is not set, or no quota covers the pod
 		" usage per Container is ", " usage per Pod is ", "max limit to request ratio per ", // LimitRange
-	} {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return false
+	}, func(words string) bool { return strings.Contains(text, words) })
 }
 
 // Answer returns the message of the API server about a failed request, with the disruption budget that did not allow an eviction,
@@ -189,13 +185,13 @@ func Answer(err error) string {
 const maxAnswer = 512
 
 func answer(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Message == "" {
+	status := statusOf(err)
+	if status.Message == "" {
 		return err.Error()
 	}
-	text := status.Status().Message
-	if details := status.Status().Details; details != nil {
-		for _, c := range details.Causes {
+	text := status.Message
+	if status.Details != nil {
+		for _, c := range status.Details.Causes {
 			if c.Type == policyv1.DisruptionBudgetCause && c.Message != "" {
 				text += " " + c.Message
 			}
@@ -207,21 +203,14 @@ func answer(err error) string {
 // IsNoHandler reports whether the path of a request does not exist, rather than the object. Such a response names no object, or is
 // not a response of the API server.
 func IsNoHandler(err error) bool {
-	var status apierrors.APIStatus
-	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &status) {
-		return true
-	}
-	details := status.Status().Details
-	return details == nil || details.Name == ""
+	details := statusOf(err).Details
+	return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || details == nil || details.Name == ""
 }
 
 // concernsUID reports whether a patch was refused because the object has another UID than the patch.
 func concernsUID(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	details := statusOf(err).Details
+	return details != nil && slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // Body returns the undecoded body of a response. Result.Raw alone would lose the message of an error.

@@ -5,14 +5,11 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // maxRetryAfter bounds how long requests are held back after a response with Retry-After.
@@ -74,11 +71,11 @@ func retryAfterOf(r *http.Response) time.Duration {
 
 // RetryAfter returns the delay after which the API server allows another attempt at a refused action, or 0.
 func RetryAfter(err error) time.Duration {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
+	details := statusOf(err).Details
+	if details == nil {
 		return 0
 	}
-	seconds := int(status.Status().Details.RetryAfterSeconds)
+	seconds := int(details.RetryAfterSeconds)
 	return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
 }
 

@@ -67,12 +67,6 @@ func recordSending(ctx context.Context, p *pause) (context.Context, *sendRecord)
 	return context.WithValue(ctx, sendRecordKey{}, s), s
 }
 
-// sendRecordOf returns the record of a context, or nil.
-func sendRecordOf(ctx context.Context) *sendRecord {
-	s, _ := ctx.Value(sendRecordKey{}).(*sendRecord)
-	return s
-}
-
 // classify adds ErrNotSent to the error of a request that was not sent. If the API server is overloaded, the next requests are held back
 // for as long as the response asks for. A disruption budget that is not up to date asks for a delay of the same eviction only.
 func (s *sendRecord) classify(err error) error {
@@ -83,6 +77,14 @@ func (s *sendRecord) classify(err error) error {
 		return err
 	}
 	return NotSent(err)
+}
+
+// Signal sends on a channel with a buffer of one, unless a signal is pending there.
+func Signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
 }
 
 // Sleep waits for d. It returns false if ctx ends first.

@@ -77,25 +77,21 @@ func listerOf[L interface {
 func templateOf(o runtime.Object) Template {
 	switch x := o.(type) {
 	case *appsv1.Deployment:
-		t := template("apps", "Deployment", &x.ObjectMeta, &x.Spec.Template.Spec)
-		t.Replicas = replicasOf(x.Spec.Replicas)
-		return t
+		return template("Deployment", &x.ObjectMeta, replicasOf(x.Spec.Replicas), &x.Spec.Template.Spec)
 	case *appsv1.StatefulSet:
-		t := template("apps", "StatefulSet", &x.ObjectMeta, &x.Spec.Template.Spec)
-		t.Replicas = replicasOf(x.Spec.Replicas)
-		return t
+		return template("StatefulSet", &x.ObjectMeta, replicasOf(x.Spec.Replicas), &x.Spec.Template.Spec)
 	case *appsv1.DaemonSet:
-		return template("apps", "DaemonSet", &x.ObjectMeta, &x.Spec.Template.Spec)
+		return template("DaemonSet", &x.ObjectMeta, cluster.Scale{}, &x.Spec.Template.Spec)
 	case *batchv1.CronJob:
-		t := template("batch", "CronJob", &x.ObjectMeta, &x.Spec.JobTemplate.Spec.Template.Spec)
+		t := template("CronJob", &x.ObjectMeta, cluster.Scale{}, &x.Spec.JobTemplate.Spec.Template.Spec)
 		t.Suspended = ptr.Deref(x.Spec.Suspend, false)
 		return t
 	}
 	return Template{}
 }
 
-func template(group, kind string, m *metav1.ObjectMeta, spec *corev1.PodSpec) Template {
-	t := Template{Workload: cluster.Workload{Group: group, Kind: kind, Namespace: m.Namespace, Name: m.Name}}
+func template(kind string, m *metav1.ObjectMeta, replicas cluster.Scale, spec *corev1.PodSpec) Template {
+	t := Template{Workload: cluster.Workload{Group: cluster.BuiltinKinds[kind], Kind: kind, Namespace: m.Namespace, Name: m.Name}, Replicas: replicas}
 	add := func(c *corev1.Container, sidecar bool) {
 		x := TemplateContainer{Name: c.Name, Sidecar: sidecar}
 		x.Requests, x.Limits = SizeOf(&c.Resources)

@@ -10,6 +10,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,11 +167,8 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 			if container == "" {
 				continue
 			}
+			byContainer[container] = cmp.Or(byContainer[container], &usage.Sample{Pod: pod, Container: container})
 			s := byContainer[container]
-			if s == nil {
-				s = &usage.Sample{Pod: pod, Container: container}
-				byContainer[container] = s
-			}
 			if item.Timestamp.After(s.At) {
 				s.At = item.Timestamp.Time
 			}

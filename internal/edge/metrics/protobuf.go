@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // protobufMagic is the prefix of Kubernetes' protobuf encoding.
@@ -26,9 +27,6 @@ const (
 	metaName      = 1 // ObjectMeta
 	metaNamespace = 3
 
-	timeSeconds = 1 // Time
-	timeNanos   = 2
-
 	containerName  = 1 // ContainerMetrics
 	containerUsage = 2 // one map entry per resource
 
@@ -40,11 +38,11 @@ const (
 
 // envelope decodes a runtime.Unknown that contains a PodMetricsList.
 func (r *reading) envelope(b []byte) error {
-	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	return fields(b, func(n protowire.Number, v []byte) error {
 		if n != unknownRaw {
 			return nil
 		}
-		return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+		return fields(v, func(n protowire.Number, v []byte) error {
 			if n != listItems {
 				return nil
 			}
@@ -56,12 +54,12 @@ func (r *reading) envelope(b []byte) error {
 // pod decodes a PodMetrics.
 func (r *reading) pod(b []byte) error {
 	var namespace, name []byte
-	var at time.Time
+	var at metav1.Timestamp
 	// The names and the time may come after the containers, so decode the message twice.
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	err := fields(b, func(n protowire.Number, v []byte) error {
 		switch n {
 		case podMetadata:
-			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+			return fields(v, func(n protowire.Number, v []byte) error {
 				switch n {
 				case metaName:
 					name = v
@@ -71,9 +69,7 @@ func (r *reading) pod(b []byte) error {
 				return nil
 			})
 		case podTimestamp:
-			var err error
-			at, err = timestamp(v)
-			return err
+			return at.Unmarshal(v)
 		}
 		return nil
 	})
@@ -81,37 +77,24 @@ func (r *reading) pod(b []byte) error {
 		return err
 	}
 	var podName string
-	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	var measured time.Time // zero if it is not known
+	if at != (metav1.Timestamp{}) {
+		measured = time.Unix(at.Seconds, int64(at.Nanos)).UTC()
+	}
+	return fields(b, func(n protowire.Number, v []byte) error {
 		if n != podContainers {
 			return nil
 		}
 		c, err := protobufContainer(v)
 		if err == nil {
-			r.add(namespace, name, &podName, at, c)
+			r.add(namespace, name, &podName, measured, c)
 		}
 		return err
 	})
 }
 
-func timestamp(b []byte) (time.Time, error) {
-	var seconds, nanos int64
-	err := fields(b, func(n protowire.Number, _ []byte, v uint64) error {
-		switch n {
-		case timeSeconds:
-			seconds = int64(v)
-		case timeNanos:
-			nanos = int64(int32(v))
-		}
-		return nil
-	})
-	if err != nil || (seconds == 0 && nanos == 0) {
-		return time.Time{}, err
-	}
-	return time.Unix(seconds, nanos).UTC(), nil
-}
-
 func protobufContainer(b []byte) (c container, err error) {
-	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	err = fields(b, func(n protowire.Number, v []byte) error {
 		switch n {
 		case containerName:
 			c.name = v
@@ -125,13 +108,13 @@ func protobufContainer(b []byte) (c container, err error) {
 
 func (c *container) usage(b []byte) error {
 	var key, value []byte
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	err := fields(b, func(n protowire.Number, v []byte) error {
 		switch n {
 		case entryKey:
 			key = v
 		case entryValue:
 			value = []byte{}
-			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+			return fields(v, func(n protowire.Number, v []byte) error {
 				if n == quantityString {
 					value = v
 				}
@@ -149,34 +132,25 @@ func (c *container) usage(b []byte) error {
 	return err
 }
 
-// fields calls each for every field of a message that is a varint or has a length, with the number or the bytes. It skips
-// fields of other types.
-func fields(b []byte, each func(n protowire.Number, bytes []byte, number uint64) error) error {
+// fields calls each for every field of a message that has a length. It skips fields of other types.
+func fields(b []byte, each func(n protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
 		n, typ, size := protowire.ConsumeTag(b)
 		if size < 0 {
 			return fmt.Errorf("decode field: %w", protowire.ParseError(size))
 		}
 		b = b[size:]
-		var bytes []byte
-		var number uint64
-		switch typ {
-		case protowire.BytesType:
-			bytes, size = protowire.ConsumeBytes(b)
-		case protowire.VarintType:
-			number, size = protowire.ConsumeVarint(b)
-		default:
-			size = protowire.ConsumeFieldValue(n, typ, b)
-		}
+		size = protowire.ConsumeFieldValue(n, typ, b)
 		if size < 0 {
 			return fmt.Errorf("decode field %d: %w", n, protowire.ParseError(size))
 		}
-		b = b[size:]
-		if typ == protowire.BytesType || typ == protowire.VarintType {
-			if err := each(n, bytes, number); err != nil {
+		if typ == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(b) // it has the size that was found
+			if err := each(n, value); err != nil {
 				return err
 			}
 		}
+		b = b[size:]
 	}
 	return nil
 }

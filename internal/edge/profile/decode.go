@@ -50,8 +50,7 @@ func decode(data []byte) (v1alpha1.SizingProfile, error) {
 		problems = append(problems, unknownBase(base)) // the unknown fields may belong to this base
 	}
 	for _, e := range unknownFields {
-		var field kjson.FieldError
-		if errors.As(e, &field) {
+		if field, ok := errors.AsType[kjson.FieldError](e); ok {
 			problems = append(problems, unknownField(field.FieldPath()))
 		} else {
 			problems = append(problems, e.Error())

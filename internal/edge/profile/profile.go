@@ -104,6 +104,13 @@ func (c *checker) whole(path string, v *int32, to *int) {
 	}
 }
 
+// oneOf checks a field that has one of two values, or none.
+func (c *checker) oneOf(path, value, first, second string) {
+	if value != "" && value != first && value != second {
+		c.problem("spec.%s must be %s or %s, got %q", path, first, second, value)
+	}
+}
+
 var durations = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s))+$`)
 
 // duration is like number, for durations in hours, minutes and seconds.
@@ -149,7 +156,9 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	}
 	checkRollout(s, c)
 	checkGuards(s, c)
-	checkLimits(s.Limits, c)
+	if s.Limits != nil { // the webhook reads them
+		c.oneOf("limits.cpu", string(s.Limits.CPU), string(v1alpha1.KeepLimit), string(v1alpha1.RemoveLimit))
+	}
 	for _, part := range []struct {
 		name  string
 		given bool
@@ -182,9 +191,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 
 // checkRollout checks how changes are rolled out. The recommender does not need it: the updater reads it.
 func checkRollout(s *v1alpha1.SizingProfileSpec, c *checker) {
-	if s.Rollout != "" && s.Rollout != "all" && s.Rollout != "canary" {
-		c.problem("spec.rollout must be all or canary, got %q", s.Rollout)
-	}
+	c.oneOf("rollout", string(s.Rollout), "all", "canary")
 	var ignored time.Duration
 	c.duration("canaryDuration", s.CanaryDuration, &ignored)
 }
@@ -203,13 +210,6 @@ func checkGuards(s *v1alpha1.SizingProfileSpec, c *checker) {
 	}
 }
 
-// checkLimits checks the rules for limits. The recommender does not need them: the webhook reads them.
-func checkLimits(l *v1alpha1.Limits, c *checker) {
-	if l != nil && l.CPU != "" && l.CPU != v1alpha1.KeepLimit && l.CPU != v1alpha1.RemoveLimit {
-		c.problem("spec.limits.cpu must be %s or %s, got %q", v1alpha1.KeepLimit, v1alpha1.RemoveLimit, l.CPU)
-	}
-}
-
 func learning(b *v1alpha1.StartupBoost, c *checker) cluster.BoostLearning {
 	if b == nil {
 		return cluster.BoostLearning{}
@@ -224,10 +224,7 @@ func learning(b *v1alpha1.StartupBoost, c *checker) cluster.BoostLearning {
 
 // unknownBase returns the problem of a base that is not a built-in profile, with the allowed bases.
 func unknownBase(base string) string {
-	var names []string
-	for _, b := range recommend.Builtins() {
-		names = append(names, b.Name)
-	}
+	names := cluster.Each(recommend.Builtins(), func(b *recommend.Profile) string { return b.Name })
 	hint := spelling.Hint(base, names)
 	if _, comparison := recommend.BacktestProfile(base); comparison {
 		hint = "; " + base + " is a comparison profile, which only podfit backtest has"
@@ -258,13 +255,8 @@ func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
 	p := recommend.DefaultParams()
 	c.number("histogram.margin", h.Margin, &p.Margin)
-	switch h.Weight {
-	case "", "constant":
-	case "request":
-		p.WeightByRequest = true
-	default:
-		c.problem("spec.histogram.weight must be constant or request, got %q", h.Weight)
-	}
+	c.oneOf("histogram.weight", string(h.Weight), "constant", "request")
+	p.WeightByRequest = h.Weight == "request"
 	percentiles(c, "cpu", &p.CPU, h.CPULowerPercentile, h.CPUPercentile, h.CPUUpperPercentile)
 	percentiles(c, "memory", &p.Memory, h.MemoryLowerPercentile, h.MemoryPercentile, h.MemoryUpperPercentile)
 	floors("histogram", &h.Floors, &p, c)
@@ -364,24 +356,16 @@ func busyHours(name, about string, m *v1alpha1.Memory, b *v1alpha1.BusyHours, c 
 	c.number("busyHours.mostMillicores", b.MostMillicores, &most)
 	r.Most = int64(most)
 	c.number("busyHours.mostOfNode", b.MostOfNode, &r.MostOfNode)
-	nodeBase(b, &r, c)
+	c.oneOf("busyHours.mostOfNodeBase", string(b.MostOfNodeBase), string(v1alpha1.NodeAllocatable), string(v1alpha1.NodeCapacity))
+	if b.MostOfNodeBase == v1alpha1.NodeCapacity {
+		r.MostOfNodeBase = cluster.OfCapacity
+	}
 	priorityClasses(b, &r, c)
 	hours(b, &r, c)
 	p := recommend.BusyHoursProfile(name, about, r)
 	c.number("memory.floorMiB", m.FloorMiB, &p.FloorMegabytes)
 	c.number("busyHours.floorMillicores", b.FloorMillicores, &p.FloorMillicores)
 	return p
-}
-
-// nodeBase sets what mostOfNode is a fraction of.
-func nodeBase(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
-	switch b.MostOfNodeBase {
-	case "", v1alpha1.NodeAllocatable:
-	case v1alpha1.NodeCapacity:
-		r.MostOfNodeBase = cluster.OfCapacity
-	default:
-		c.problem("spec.busyHours.mostOfNodeBase must be %s or %s, got %q", v1alpha1.NodeAllocatable, v1alpha1.NodeCapacity, b.MostOfNodeBase)
-	}
 }
 
 const (

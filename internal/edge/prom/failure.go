@@ -33,8 +33,8 @@ func (e *QueryError) Unwrap() error { return e.Err }
 
 // failed returns the error of a query with the cause and the remedy.
 func failed(query string, err error) error {
-	var refused *refusedError
-	return &QueryError{Query: query, Refused: errors.As(err, &refused) && refused.kind != badResponse, Err: explained(err)}
+	refused, ok := errors.AsType[*refusedError](err)
+	return &QueryError{Query: query, Refused: ok && refused.kind != badResponse, Err: explained(err)}
 }
 
 // IsTooLarge reports whether the server responded that a query reads too much: Prometheus refuses to execute it, is overloaded, or the query

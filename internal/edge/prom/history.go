@@ -118,14 +118,6 @@ func IsTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
-// limited returns a context with the timeout of one query.
-func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.config.Timeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, c.config.Timeout)
-}
-
 // samples appends the values of a series. It does not validate them; usage.Store rejects invalid values.
 func (c *Client) samples(to []usage.Sample, res cluster.Resource, namespace string, series *answer.Series) []usage.Sample {
 	pod := cluster.Key{Namespace: namespace, Name: series.Metric[c.config.PodLabel]}

@@ -67,8 +67,11 @@ func (c *Client) query(ctx context.Context, path string, values url.Values, type
 
 // fetch sends a request with the timeout of one query. It sends a POST again as GET to a server that does not permit a POST.
 func (c *Client) fetch(ctx context.Context, method, path string, values url.Values, limit int64, each func(*answer.Series) error) (answer.Answer, error) {
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
+	if c.config.Timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
+		defer cancel()
+		ctx = limited
+	}
 	r, err := c.request(ctx, method, path, values)
 	if err != nil {
 		return answer.Answer{}, err
@@ -186,29 +189,22 @@ func (c *Client) PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]
 	}
 	out := map[cluster.Key]Labels{}
 	err := c.instant(ctx, query, now, []string{"matrix", "vector"}, func(s *answer.Series) error {
-		c.addLabels(out, s.Metric)
+		key := cluster.Key{Namespace: s.Metric[c.config.LabelsNamespaceLabel], Name: s.Metric[c.config.LabelsPodLabel]}
+		if key.Name == "" || key.Namespace == "" {
+			return nil
+		}
+		if out[key] == nil {
+			out[key] = Labels{}
+		}
+		for name, value := range s.Metric {
+			if label, ok := strings.CutPrefix(name, c.config.LabelPrefix); ok {
+				out[key][label] = value
+			}
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the labels of pods: %w", err)
 	}
 	return out, nil
-}
-
-func (c *Client) addLabels(to map[cluster.Key]Labels, m map[string]string) {
-	key := cluster.Key{Namespace: m[c.config.LabelsNamespaceLabel], Name: m[c.config.LabelsPodLabel]}
-	if key.Name == "" || key.Namespace == "" {
-		return
-	}
-	labels := to[key]
-	if labels == nil {
-		labels = Labels{}
-		to[key] = labels
-	}
-	for name, value := range m {
-		label, ok := strings.CutPrefix(name, c.config.LabelPrefix)
-		if ok {
-			labels[label] = value
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -36,11 +37,8 @@ func (c *Client) Throttling(ctx context.Context, q rollout.ThrottlingQuery, now 
 		if name == "" {
 			return
 		}
+		byName[name] = cmp.Or(byName[name], &rollout.ContainerThrottling{Container: name})
 		t := byName[name]
-		if t == nil {
-			t = &rollout.ContainerThrottling{Container: name}
-			byName[name] = t
-		}
 		setPart(labels, v, map[string]*float64{
 			"canaries throttled": &t.Canaries.Throttled, "canaries all": &t.Canaries.All, "others throttled": &t.Others.Throttled,
 			"others all": &t.Others.All, "before throttled": &t.Before.Throttled, "before all": &t.Before.All,
@@ -95,10 +93,7 @@ func (c *Client) throttlingQuery(q rollout.ThrottlingQuery, now time.Time) strin
 
 // podSelector returns a selector for the series of a metric about the containers of pods.
 func (c *Client) podSelector(metric, namespace string, pods []string) string {
-	names := make([]string, len(pods))
-	for i, p := range pods {
-		names[i] = regexp.QuoteMeta(p)
-	}
+	names := cluster.Each(pods, func(name *string) string { return regexp.QuoteMeta(*name) })
 	return fmt.Sprintf(`%s{%s=%s, %s=~%s, %s!="", %s!="POD"}`, metric, c.config.NamespaceLabel, strconv.Quote(namespace),
 		c.config.PodLabel, strconv.Quote(strings.Join(names, "|")), c.config.ContainerLabel, c.config.ContainerLabel)
 }

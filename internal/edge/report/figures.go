@@ -43,11 +43,8 @@ type column struct {
 func totals(c *replay.Comparison, res cluster.Resource) []column {
 	var columns []column
 	add := func(title string, rank int, cell func(replay.Summary) string) {
-		added := column{title: title, rank: rank}
-		for _, outcome := range c.Total {
-			added.cells = append(added.cells, cell(summary(outcome, res)))
-		}
-		columns = append(columns, added)
+		cells := cluster.Each(c.Total, func(o *replay.Outcome) string { return cell(summary(*o, res)) })
+		columns = append(columns, column{title: title, cells: cells, rank: rank})
 	}
 	for _, f := range figures {
 		if f.only == 0 || f.only == res {

@@ -32,15 +32,9 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 		}
 		frontiers.Charts = append(frontiers.Charts, page.Chart{Image: frontier(c, res), Caption: res.String()})
 		columns := totals(c, res)
-		titles := make([]string, len(columns))
-		for k, column := range columns {
-			titles[k] = column.title
-		}
-		tables = append(tables, page.Section{Title: res.String(), Table: tableOf(c, c.Best, titles, func(i int) (cells []string) {
-			for _, column := range columns {
-				cells = append(cells, column.cells[i])
-			}
-			return cells
+		titles := cluster.Each(columns, func(c *column) string { return c.title })
+		tables = append(tables, page.Section{Title: res.String(), Table: tableOf(c, c.Best, titles, func(i int) []string {
+			return cluster.Each(columns, func(c *column) string { return c.cells[i] })
 		})})
 	}
 	d := &page.Document{

@@ -18,6 +18,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/terminal"
@@ -46,10 +47,7 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		if !measured(c, res) {
 			continue
 		}
-		names := column{title: res.String()}
-		for _, recommender := range c.Recommenders {
-			names.cells = append(names.cells, "  "+recommender.Name)
-		}
+		names := column{title: res.String(), cells: cluster.Each(c.Recommenders, func(r *recommend.Profile) string { return "  " + r.Name })}
 		p.line("")
 		p.table(names, totals(c, res))
 	}

@@ -182,11 +182,7 @@ func names(c *replay.Comparison, indices []int) string {
 }
 
 func listed(c *replay.Comparison, indices []int) []string {
-	list := make([]string, len(indices))
-	for i, k := range indices {
-		list[i] = c.Recommenders[k].Name
-	}
-	return list
+	return cluster.Each(indices, func(k *int) string { return c.Recommenders[*k].Name })
 }
 
 // bestOf names the winners of a workload: all of them if there are at most two.

@@ -237,8 +237,7 @@ func (r *reader) rows(in io.Reader) error {
 
 // readError returns an error with the place and the cause of a failed read.
 func (r *reader) readError(err error) error {
-	var syntax *csv.ParseError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
 		return r.fail(syntax.Line, "%w", syntax.Err)
 	}
 	where := "after this line"
@@ -361,7 +360,7 @@ func parseUsage(text string, resource cluster.Resource, limit float64) (float64,
 // seriesOf returns the series that a row belongs to.
 func (r *reader) seriesOf(record []string, line int) (*series, error) {
 	field := func(column int) string { return record[r.column[column]] }
-	w := cluster.Workload{Group: groupOf(field(colKind)), Kind: field(colKind), Namespace: field(colNamespace), Name: field(colName)}
+	w := cluster.Workload{Group: cluster.BuiltinKinds[field(colKind)], Kind: field(colKind), Namespace: field(colNamespace), Name: field(colName)}
 	key := seriesKey{w, field(colPod), field(colContainer)}
 	if last := r.last; last != nil && last.file == r.name && last.seriesKey == key {
 		return last, nil
@@ -394,17 +393,6 @@ func (r *reader) seriesOf(record []string, line int) (*series, error) {
 	}
 	r.last = s
 	return s, nil
-}
-
-// groupOf returns the API group of the common kinds that own pods. Traces have only the kind.
-func groupOf(kind string) string {
-	switch kind {
-	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
-		return "apps"
-	case "Job", "CronJob":
-		return "batch"
-	}
-	return ""
 }
 
 // parseTime parses Unix seconds or RFC 3339.

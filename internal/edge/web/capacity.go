@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // planView is what the page /nodes shows of the CapacityPlan of the cluster.
@@ -69,11 +70,7 @@ func planLineOf(pool, resource string, r *v1alpha1.CapacityResource) planLine {
 
 // Reaches returns when requests reach the thresholds: "70 % since 2026-11-18; 100 % on 2026-12-09 (2026-12-02 to 2026-12-20)".
 func (l planLine) Reaches() string {
-	var parts []string
-	for i := range l.Thresholds {
-		t := &l.Thresholds[i]
-		parts = append(parts, fmt.Sprintf("%d %% %s", t.Percent, l.reached(t)))
-	}
+	parts := cluster.Each(l.Thresholds, func(t *v1alpha1.CapacityThreshold) string { return fmt.Sprintf("%d %% %s", t.Percent, l.reached(t)) })
 	return strings.Join(parts, "; ")
 }
 

@@ -298,11 +298,8 @@ func (c *chartView) drawPeaks() template.HTML {
 	if len(d.Steps) == 0 {
 		levels(m.Across, d.Request, "request")
 	}
-	var steps []chart.Point // before the first one, the request is not known
-	for _, s := range d.Steps {
-		steps = append(steps, chart.Point{X: float64(s.At), Y: s.Value})
-	}
-	m.Steps("request", steps)
+	// Before the first step, the request is not known.
+	m.Steps("request", cluster.Each(d.Steps, func(s *step) chart.Point { return chart.Point{X: float64(s.At), Y: s.Value} }))
 	levels(m.Across, d.Target, "target")
 	levels(m.Across, d.Limit, "limit")
 	for _, t := range d.Changes {

@@ -288,7 +288,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
 	s := h.stateOf(w, r, "Nodes", "nodes")
 	o := s.Overview.Visible(v)
-	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []resizeView{}}
+	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools))}
 	for i := range o.Pools {
 		p := &o.Pools[i]
 		largest := p.Fit[1] // the most memory
@@ -301,9 +301,7 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 	if v.All {
 		view.Plan = planViewOf(s)
 	}
-	for _, x := range o.Resizes[:min(len(o.Resizes), activityRows)] {
-		view.Resizes = append(view.Resizes, resizeViewOf(x))
-	}
+	view.Resizes = cluster.Each(o.Resizes[:min(len(o.Resizes), activityRows)], func(x **overview.Resize) resizeView { return resizeViewOf(*x) })
 	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
 }
 
@@ -376,14 +374,13 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 			users[row.Profile]++
 		}
 	}
-	view := profilesView{Custom: []profileView{}}
-	for _, p := range recommend.Builtins() {
-		view.Profiles = append(view.Profiles, profileViewOf(&p, users[p.Name]))
-	}
-	for i := range s.Custom {
-		c := profileViewOf(&s.Custom[i].Profile, users[s.Custom[i].Name])
-		c.Invalid = !s.Custom[i].Known
-		view.Custom = append(view.Custom, c)
+	view := profilesView{
+		Profiles: cluster.Each(recommend.Builtins(), func(p *recommend.Profile) profileView { return profileViewOf(p, users[p.Name]) }),
+		Custom: cluster.Each(s.Custom, func(p *CustomProfile) profileView {
+			v := profileViewOf(&p.Profile, users[p.Name])
+			v.Invalid = !p.Known
+			return v
+		}),
 	}
 	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
 }

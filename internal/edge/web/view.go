@@ -81,18 +81,18 @@ func (s *State) viewOf(r *overview.Row) workloadView {
 		Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Group: w.Group, VPA: r.VPA, Mode: r.Mode, Frozen: r.Frozen, Profile: r.Profile,
 		Pods: r.Pods, Unjudged: r.Unjudged, Risk: r.Risk.String(), Why: r.Why,
 		Requested: amounts{r.Totals.Requested}, Used: amounts{r.Totals.Used}, Recommended: amounts{r.Totals.Recommended}, Freed: amounts{r.Freed},
-		Containers: make([]containerView, 0, len(r.Containers)),
 	}
 	if r.Unjudged == "" {
 		v.Sized = &r.Sized
 	}
-	for _, c := range r.Containers {
-		v.Containers = append(v.Containers, containerView{
+	v.Containers = cluster.Each(r.Containers, func(of **overview.Container) containerView {
+		c := *of
+		return containerView{
 			Record: s.recordOf(c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate().Lower}, Target: amounts{c.Estimate().Target},
 			Upper: amounts{c.Estimate().Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
 			Sidecar: c.Sidecar,
-		})
-	}
+		}
+	})
 	return v
 }
 
@@ -114,11 +114,7 @@ func (s *State) recordOf(c *overview.Container) review.Record {
 }
 
 func (s *State) viewsOf(rows []*overview.Row) []workloadView {
-	out := make([]workloadView, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, s.viewOf(r))
-	}
-	return out
+	return cluster.Each(rows, func(r **overview.Row) workloadView { return s.viewOf(*r) })
 }
 
 // Path returns the path of the page of the workload, relative to the root of the page.
@@ -236,8 +232,7 @@ func (v entryView) Verb() string {
 }
 
 func entryViews(entries []overview.Entry, most int) []entryView {
-	out := []entryView{}
-	for _, e := range entries[:min(len(entries), most)] {
+	return cluster.Each(entries[:min(len(entries), most)], func(e *overview.Entry) entryView {
 		v := entryView{
 			At: e.At.UTC(), Namespace: e.Pod.Namespace, Pod: e.Pod.Name, VPA: e.VPA, Act: e.Act, Reason: e.Reason, Text: e.Text, Change: e.Change,
 			Pods: max(e.Pods, 1), Times: e.Times,
@@ -246,9 +241,8 @@ func entryViews(entries []overview.Entry, most int) []entryView {
 			v.Workload = w.Kind + "/" + w.Name
 			v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
 		}
-		out = append(out, v)
-	}
-	return out
+		return v
+	})
 }
 
 // A barView is one resource of the cluster: four amounts in cores or GiB.

@@ -278,18 +278,11 @@ func commandsOf(row *overview.Row) []command {
 	return out
 }
 
-// templatePath is the path of the containers in the manifest of a kind of workload.
-var templatePath = map[string][]string{
-	"Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
-	"ReplicaSet": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
-	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
-}
-
 // patchOf returns a strategic merge patch with the recommended requests as YAML, with memory in whole MiB as podfit recommend writes it; "" if
 // there is nothing to change or the kind is not known.
 // A limit below its new request is raised to it: the API server refuses it otherwise.
 func patchOf(row *overview.Row) string {
-	path := templatePath[row.Workload.Kind]
+	path := review.TemplatePaths[row.Workload.Kind]
 	var out strings.Builder
 	indent := ""
 	for _, field := range path {

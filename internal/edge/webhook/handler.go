@@ -1,6 +1,12 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package webhook serves the admission webhook. It reads AdmissionReviews, asks the core for the size of a new pod, and answers
+// with a JSON patch. It also sets the default update policy of VerticalPodAutoscalers and validates them. Its server calls package
+// registration to keep certificates and the webhook configuration up to date.
+//
+// It does not decide sizes. It makes no API call while a review waits for its answer: it reads everything from memory, and admits
+// a pod unchanged if the data is missing. It never rejects a pod.
 package webhook
 
 import (
@@ -26,6 +32,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // world gives the webhook the watched objects of the cluster, from memory.
@@ -294,13 +301,7 @@ func (h *Handler) answer(ctx context.Context, a *decodedReview) (response *admis
 }
 
 // truncate shortens a text of a client for the log.
-func truncate(s string) string {
-	const maxLength = 300
-	if len(s) > maxLength {
-		return s[:maxLength] + "…"
-	}
-	return s
-}
+func truncate(s string) string { return wording.Shortened(s, 300) }
 
 // applyDryRun replaces the answer in a dry run: the object is admitted unchanged.
 func (h *Handler) applyDryRun(response *admissionv1.AdmissionResponse, result string) string {

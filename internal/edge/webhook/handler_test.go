@@ -112,7 +112,7 @@ func TestMetrics_reviews_areCountedWithUpstreamsNames(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, r)
-	r = httptest.NewRequest(http.MethodPost, h.self, bytes.NewReader(selfReview()))
+	r = httptest.NewRequest(http.MethodPost, h.self, strings.NewReader(selfReview))
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -129,7 +130,7 @@ func onlyNode(s *corev1.NodeSelector) string {
 // standingOf returns the properties of a new pod that determine which ResourceQuotas apply to it.
 func standingOf(p *corev1.Pod) cluster.Standing {
 	s := cluster.Standing{
-		Terminating:            cluster.TruthOf(p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0),
+		Terminating:            cluster.TruthOf(ptr.Deref(p.Spec.ActiveDeadlineSeconds, -1) >= 0),
 		CrossNamespaceAffinity: crossing(p.Spec.Affinity),
 		PriorityClass:          p.Spec.PriorityClassName,
 		PriorityClassKnown:     true,
@@ -146,11 +147,9 @@ func standingOf(p *corev1.Pod) cluster.Standing {
 // crossing returns whether an affinity refers to pods of other namespaces (podAffinity).
 func crossing(a *corev1.Affinity) cluster.Truth {
 	switch {
-	case a == nil:
-		return cluster.No
-	case a.PodAffinity != nil:
+	case a != nil && a.PodAffinity != nil:
 		return cluster.Yes
-	case a.PodAntiAffinity != nil:
+	case a != nil && a.PodAntiAffinity != nil:
 		return cluster.Unknown
 	}
 	return cluster.No

@@ -233,9 +233,13 @@ func (o *operations) size(s *newSize, at string, c *corev1.Container) {
 		}
 	}
 	for _, v := range s.variables {
-		if v.Container == c.Name {
-			o.variable(at+"/env", c, v)
+		if v.Container != c.Name {
+			continue
 		}
+		if c.Env == nil {
+			o.add(at+"/env", []corev1.EnvVar{})
+		}
+		o.add(at+"/env/-", corev1.EnvVar{Name: v.Name, Value: v.Value})
 	}
 }
 
@@ -250,13 +254,6 @@ func (o *operations) container(at string, c *corev1.Container, f *policy.Fitted)
 	}
 	o.amounts(at+"/requests", r.Requests == nil, f.Requests)
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
-}
-
-func (o *operations) variable(at string, c *corev1.Container, v policy.Variable) {
-	if c.Env == nil {
-		o.add(at, []corev1.EnvVar{})
-	}
-	o.add(at+"/-", corev1.EnvVar{Name: v.Name, Value: v.Value})
 }
 
 // podLevel sets the resources of the pod as a whole.

@@ -4,7 +4,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,9 +20,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/webhook/registration"
@@ -334,16 +332,8 @@ func (s *Server) refresh(ctx context.Context) (registration.Identity, error) {
 	if s.renewer == nil {
 		return s.files.Refresh()
 	}
-	return s.renewer.Refresh(ctx, s.now(), s.registeredCAs())
-}
-
-// registeredCAs returns the CAs in the webhook configuration.
-func (s *Server) registeredCAs() registration.Registered {
-	out := registration.Registered{Unknown: s.registrar == nil}
-	if bundle := s.registered.Load(); bundle != nil {
-		out.Bundle = *bundle
-	}
-	return out
+	registered := registration.Registered{Bundle: ptr.Deref(s.registered.Load(), nil), Unknown: s.registrar == nil}
+	return s.renewer.Refresh(ctx, s.now(), registered)
 }
 
 func (s *Server) register(ctx context.Context, id registration.Identity) error {
@@ -422,7 +412,7 @@ func (s *Server) sendReview(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.clientTLS(id)}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+s.handler.self, bytes.NewReader(selfReview()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+*address+s.handler.self, strings.NewReader(selfReview))
 	if err != nil {
 		return fmt.Errorf("send a review to the webhook: %w", err)
 	}
@@ -460,21 +450,10 @@ func (s *Server) clientTLS(id *registration.Identity) *tls.Config {
 // maxCorrections is the number of consecutive corrections of the webhook configuration at which another controller is reported.
 const maxCorrections = 3
 
-const selfUID = "podfit-self-check"
-
-func selfReview() []byte {
-	review, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: admissionv1.SchemeGroupVersion.String()},
-		Request: &admissionv1.AdmissionRequest{
-			UID:       selfUID,
-			Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
-			Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-			Operation: admissionv1.Create,
-			Object:    runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"podfit-self-check"},"spec":{"containers":[{"name":"c"}]}}`)},
-		},
-	})
-	if err != nil {
-		panic(err) // constant values
-	}
-	return review
-}
+// selfReview is the review of a self-check: a pod without an owner is created.
+const (
+	selfUID    = "podfit-self-check"
+	selfReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"` + selfUID + `","kind":{"group":"","version":"v1","kind":"Pod"},` +
+		`"resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","userInfo":{},` +
+		`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"podfit-self-check"},"spec":{"containers":[{"name":"c"}]}}}}`
+)

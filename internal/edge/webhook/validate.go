@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	v1 "podfit.dev/podfit/api/v1"
 )
@@ -75,10 +76,7 @@ func (v *validation) inherit(old *v1.VerticalPodAutoscalerSpec) {
 		v.gates.PerVPAConfig = v.gates.PerVPAConfig || c.OOMBumpUpRatio != nil || c.OOMMinBumpUp != nil ||
 			c.MemoryAggregationIntervalSeconds != nil || c.MemoryAggregationIntervalCount != nil
 		v.gates.CPUStartupBoost = v.gates.CPUStartupBoost || c.StartupBoost != nil
-		if c.ControlledResources == nil {
-			continue
-		}
-		for _, r := range *c.ControlledResources {
+		for _, r := range ptr.Deref(c.ControlledResources, nil) {
 			v.existing[r] = true
 		}
 	}
@@ -153,8 +151,7 @@ func (v *validation) containerPolicy(c *v1.ContainerResourcePolicy, at *field.Pa
 		v.add(field.NotSupported(at.Child("mode"), *c.Mode, scalingModes))
 	}
 	v.allowed(c, at)
-	if c.Mode != nil && *c.Mode == v1.ContainerScalingModeOff &&
-		c.ControlledValues != nil && *c.ControlledValues == v1.ContainerControlledValuesRequestsAndLimits {
+	if ptr.Deref(c.Mode, "") == v1.ContainerScalingModeOff && ptr.Deref(c.ControlledValues, "") == v1.ContainerControlledValuesRequestsAndLimits {
 		v.add(field.Forbidden(at.Child("controlledValues"), "controlledValues shouldn't be specified if container scaling mode is off"))
 	}
 	v.controlled(c.ControlledResources, at.Child("controlledResources"))
@@ -180,10 +177,7 @@ func (v *validation) allowed(c *v1.ContainerResourcePolicy, at *field.Path) {
 }
 
 func (v *validation) controlled(names *[]corev1.ResourceName, at *field.Path) {
-	if names == nil {
-		return
-	}
-	for i, name := range *names {
+	for i, name := range ptr.Deref(names, nil) {
 		switch {
 		case slices.Contains(sizedNames, string(name)):
 		case v.existing[name]:

@@ -35,7 +35,7 @@ func (w *HorizontalWriter) Record(ctx context.Context, h *cluster.HorizontalAuto
 		return fmt.Errorf("record scale points of HPA %s: %w", h.Key, err)
 	}
 	patch := map[string]any{"metadata": metadataPatch{UID: h.UID, Annotations: map[string]*string{v1alpha1.AnnotationScalePoint: &text}}}
-	if err := w.patch(ctx, h, types.MergePatchType, patch); err != nil {
+	if err := w.sender.Patch(ctx, w.client, types.MergePatchType, "horizontalpodautoscalers", h.Key, patch); err != nil {
 		return fmt.Errorf("record scale points of HPA %s: %w", h.Key, err)
 	}
 	return nil
@@ -71,12 +71,8 @@ func (w *HorizontalWriter) SetTargets(ctx context.Context, h *cluster.Horizontal
 		}
 		ops = append(ops, kube.PatchOp{Op: "replace", Path: key, Value: text})
 	}
-	if err := w.patch(ctx, h, types.JSONPatchType, ops); err != nil {
+	if err := w.sender.Patch(ctx, w.client, types.JSONPatchType, "horizontalpodautoscalers", h.Key, ops); err != nil {
 		return fmt.Errorf("set targets of HPA %s: %w", h.Key, err)
 	}
 	return nil
-}
-
-func (w *HorizontalWriter) patch(ctx context.Context, h *cluster.HorizontalAutoscaler, kind types.PatchType, patch any) error {
-	return w.sender.Patch(ctx, w.client, kind, "horizontalpodautoscalers", h.Key, patch)
 }

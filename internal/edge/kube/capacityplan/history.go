@@ -20,9 +20,7 @@ func storeHistory(h *capacity.History, today capacity.Day) v1alpha1.CapacityHist
 	days := slices.DeleteFunc(slices.Clone(h.Days), func(r capacity.Record) bool { return r.Day > today })
 	days = days[max(0, len(days)-v1alpha1.MaxCapacityDays):]
 	var out v1alpha1.CapacityHistory
-	for i := range days {
-		out.Days = append(out.Days, days[i].Day.String())
-	}
+	out.Days = cluster.Each(days, func(r *capacity.Record) string { return r.Day.String() })
 	out.CPU, out.Memory = storeSeries(days, cluster.CPU), storeSeries(days, cluster.Memory)
 	loads := slices.Clone(h.Loads)
 	slices.SortStableFunc(loads, func(a, b capacity.Load) int { return cmp.Compare(b.Requests.CPU, a.Requests.CPU) })
@@ -31,9 +29,7 @@ func storeHistory(h *capacity.History, today capacity.Day) v1alpha1.CapacityHist
 		loads = loads[:v1alpha1.MaxCapacityWorkloads]
 		out.WorkloadsOmitted = true
 	}
-	for i := range loads {
-		out.Workloads = append(out.Workloads, storeWorkload(loads[i].Workload, loads[i].Pods, loads[i].Requests))
-	}
+	out.Workloads = cluster.Each(loads, func(l *capacity.Load) v1alpha1.CapacityWorkload { return storeWorkload(l.Workload, l.Pods, l.Requests) })
 	return out
 }
 

@@ -77,10 +77,9 @@ func poolStatus(p *capacity.PoolPlan) v1alpha1.CapacityPoolStatus {
 		WorkloadsWithoutRecommendation: int32(p.Unadvised), LeadTimeDays: int32(p.LeadTime),
 		CPU: resourceStatus(&p.Resources[0]), Memory: resourceStatus(&p.Resources[1]),
 	}
-	for i := range p.Changes {
-		c := &p.Changes[i]
-		out.Changes = append(out.Changes, v1alpha1.CapacityChange{Day: c.Day.String(), Cause: c.Cause.String(), Workload: storeWorkload(c.Workload, 0, c.Amount)})
-	}
+	out.Changes = cluster.Each(p.Changes, func(c *capacity.Change) v1alpha1.CapacityChange {
+		return v1alpha1.CapacityChange{Day: c.Day.String(), Cause: c.Cause.String(), Workload: storeWorkload(c.Workload, 0, c.Amount)}
+	})
 	return out
 }
 

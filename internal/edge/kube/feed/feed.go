@@ -86,7 +86,7 @@ func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
 	f := &Feed{config: c, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
-	f.load = lw.loader(projections)
+	f.load = func(ctx context.Context) error { return lw.load(ctx, projections) }
 	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
 		nil, projections,
@@ -295,22 +295,17 @@ func (f *Feed) markReady() {
 // list. Run must not be called on the same Feed.
 func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
 
-// loader returns the function behind Load.
-func (l listWatcher[T]) loader(to *projectionStore[T]) func(context.Context) error {
-	return func(ctx context.Context) error {
-		list, _, err := pager.New(l.list).ListWithAlloc(ctx, metav1.ListOptions{Limit: kube.PageSize})
-		if err != nil {
-			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
-		}
-		var objects []any
-		if err := meta.EachListItem(list, func(o runtime.Object) error {
-			objects = append(objects, o)
-			return nil
-		}); err != nil {
-			return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
-		}
-		return to.Replace(objects, "")
+// load lists the collection into a store.
+func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error {
+	list, _, err := pager.New(l.list).ListWithAlloc(ctx, metav1.ListOptions{Limit: kube.PageSize})
+	var objects []runtime.Object
+	if err == nil {
+		objects, err = meta.ExtractList(list)
 	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
+	}
+	return to.Replace(cluster.Each(objects, func(o *runtime.Object) any { return *o }), "")
 }
 
 // LostWithout returns what podfit cannot do without the collection; "" if it is required.

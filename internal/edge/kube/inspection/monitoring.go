@@ -33,9 +33,7 @@ func Services(ctx context.Context, c *kube.Clients, selectors []string) ([]clust
 		if err != nil {
 			return nil, fmt.Errorf("list Services: %w", err)
 		}
-		for i := range list.Items {
-			out = append(out, serviceOf(&list.Items[i]))
-		}
+		out = append(out, cluster.Each(list.Items, serviceOf)...)
 	}
 	return out, nil
 }

@@ -38,9 +38,7 @@ func Pod(ctx context.Context, c *kube.Clients, key cluster.Key) (PodDetails, err
 		out.Labels = append(out.Labels, k+"="+v)
 	}
 	slices.Sort(out.Labels)
-	for i := range p.Spec.Containers {
-		out.Containers = append(out.Containers, containerDetails(&p.Spec.Containers[i]))
-	}
+	out.Containers = cluster.Each(p.Spec.Containers, containerDetails)
 	return out, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
@@ -57,9 +58,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	if p := o.Spec.UpdatePolicy; p != nil {
 		updatePolicy(a, p)
 	}
-	if observed := o.Status.ObservedGeneration; observed != nil {
-		a.StatusOutdated = *observed != o.Generation
-	}
+	a.StatusOutdated = ptr.Deref(o.Status.ObservedGeneration, o.Generation) != o.Generation
 	for i := range o.Status.Conditions {
 		c := &o.Status.Conditions[i]
 		switch c.Type {
@@ -103,12 +102,8 @@ func updatePolicy(a *cluster.Autoscaler, p *v1.PodUpdatePolicy) {
 		}
 		a.Mode = mode
 	}
-	if p.MinReplicas != nil {
-		a.MinReplicas = max(*p.MinReplicas, 0)
-	}
-	if p.EvictAfterOOMSeconds != nil {
-		a.EvictAfterOOM = seconds(int64(*p.EvictAfterOOMSeconds))
-	}
+	a.MinReplicas = max(ptr.Deref(p.MinReplicas, 0), 0)
+	a.EvictAfterOOM = seconds(int64(ptr.Deref(p.EvictAfterOOMSeconds, 0)))
 	for _, r := range p.EvictionRequirements {
 		if r == nil {
 			continue
@@ -124,23 +119,19 @@ func policies(p *v1.PodResourcePolicy) []cluster.ContainerPolicy {
 	if p == nil || len(p.ContainerPolicies) == 0 {
 		return nil
 	}
-	n := min(len(p.ContainerPolicies), maxPerAutoscaler)
-	out := make([]cluster.ContainerPolicy, 0, n)
-	for i := range n {
-		out = append(out, containerPolicy(&p.ContainerPolicies[i]))
-	}
-	return out
+	return cluster.Each(p.ContainerPolicies[:min(len(p.ContainerPolicies), maxPerAutoscaler)], containerPolicy)
 }
 
 func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
 	out := cluster.ContainerPolicy{
-		Container:  p.ContainerName,
-		Off:        p.Mode != nil && *p.Mode == v1.ContainerScalingModeOff,
-		MinAllowed: kube.Amounts(p.MinAllowed),
-		MaxAllowed: kube.Amounts(p.MaxAllowed),
-		RequestsOnly: p.ControlledValues != nil &&
-			*p.ControlledValues == v1.ContainerControlledValuesRequestsOnly,
-		Boost: boost(p.StartupBoost),
+		Container:      p.ContainerName,
+		Off:            ptr.Deref(p.Mode, "") == v1.ContainerScalingModeOff,
+		MinAllowed:     kube.Amounts(p.MinAllowed),
+		MaxAllowed:     kube.Amounts(p.MaxAllowed),
+		RequestsOnly:   ptr.Deref(p.ControlledValues, "") == v1.ContainerControlledValuesRequestsOnly,
+		Boost:          boost(p.StartupBoost),
+		MemoryInterval: seconds(int64(ptr.Deref(p.MemoryAggregationIntervalSeconds, 0))),
+		MemoryCount:    max(ptr.Deref(p.MemoryAggregationIntervalCount, 0), 0),
 	}
 	if p.ControlledResources != nil {
 		out.Controlled = kube.ResourceSet(*p.ControlledResources)
@@ -153,12 +144,6 @@ func containerPolicy(p *v1.ContainerResourcePolicy) cluster.ContainerPolicy {
 		out.OOMMinBump = kube.Amount(cluster.Memory, *q)
 		out.OOMMinBumpSet = true
 	}
-	if s := p.MemoryAggregationIntervalSeconds; s != nil {
-		out.MemoryInterval = seconds(int64(*s))
-	}
-	if n := p.MemoryAggregationIntervalCount; n != nil {
-		out.MemoryCount = max(*n, 0)
-	}
 	return out
 }
 
@@ -167,21 +152,15 @@ func boost(b *v1.StartupBoost) *cluster.Boost {
 	if b == nil || b.CPU == nil {
 		return nil
 	}
-	out := &cluster.Boost{}
-	if d := b.CPU.DurationSeconds; d != nil {
-		out.Duration = seconds(int64(*d))
-	}
 	c := b.CPU
+	duration := seconds(int64(ptr.Deref(c.DurationSeconds, 0)))
 	switch {
 	case c.Type == v1.QuantityStartupBoostType && c.Quantity != nil:
-		out.ByQuantity = true
-		out.Quantity = kube.Amount(cluster.CPU, *c.Quantity)
-	case c.Type == v1.FactorStartupBoostType && c.Factor != nil && *c.Factor >= 1:
-		out.Factor = *c.Factor
-	default:
-		return nil
+		return &cluster.Boost{ByQuantity: true, Quantity: kube.Amount(cluster.CPU, *c.Quantity), Duration: duration}
+	case c.Type == v1.FactorStartupBoostType && ptr.Deref(c.Factor, 0) >= 1:
+		return &cluster.Boost{Factor: *c.Factor, Duration: duration}
 	}
-	return out
+	return nil
 }
 
 // seconds returns a duration of s seconds; a negative one is zero, which means "not set" in all fields.
@@ -193,11 +172,9 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 	if r == nil || len(r.ContainerRecommendations) == 0 {
 		return nil
 	}
-	n := min(len(r.ContainerRecommendations), maxPerAutoscaler)
-	out := make([]cluster.Advice, 0, n)
-	for i := range n {
-		c := &r.ContainerRecommendations[i]
-		out = append(out, cluster.Advice{
+	all := r.ContainerRecommendations[:min(len(r.ContainerRecommendations), maxPerAutoscaler)]
+	out := cluster.Each(all, func(c *v1.RecommendedContainerResources) cluster.Advice {
+		return cluster.Advice{
 			Container: c.ContainerName,
 			Estimate: cluster.Estimate{
 				Lower:  kube.Amounts(c.LowerBound),
@@ -207,8 +184,8 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 			Uncapped: kube.Amounts(c.UncappedTarget),
 			Learnt:   learntBoost(c.UncappedTarget),
 			Groups:   groups(c.UncappedTarget),
-		})
-	}
+		}
+	})
 	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -55,11 +56,7 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 
 // specScale returns the scale by the spec of a controller. Without a number, the default of the API server is 1.
 func specScale(replicas *int32, minReady int32) cluster.Scale {
-	s := cluster.Scale{Known: true, Replicas: 1, MinReady: seconds(int64(minReady))}
-	if replicas != nil {
-		s.Replicas = *replicas
-	}
-	return s
+	return cluster.Scale{Known: true, Replicas: ptr.Deref(replicas, 1), MinReady: seconds(int64(minReady))}
 }
 
 // A GroupKind is a kind of controller in any version.
@@ -68,29 +65,15 @@ type GroupKind struct{ Group, Kind string }
 // KindOf returns the kind of a workload.
 func KindOf(w cluster.Workload) GroupKind { return GroupKind{w.Group, w.Kind} }
 
-// wellKnown has the built-in kinds of controllers, with their current API group. They are watched. Owners of other kinds are
-// followed only if the kind has a scale subresource.
-var wellKnown = map[string]string{
-	"DaemonSet":             "apps",
-	"Deployment":            "apps",
-	"ReplicaSet":            "apps",
-	"StatefulSet":           "apps",
-	"ReplicationController": "",
-	"Job":                   "batch",
-	"CronJob":               "batch",
-}
-
-// GroupOfWellKnown returns the API group of a built-in kind of controller.
-func GroupOfWellKnown(kind string) string { return wellKnown[kind] }
-
 // ResourceOfWellKnown returns the resource of a built-in kind of controller.
 func ResourceOfWellKnown(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: wellKnown[kind], Version: "v1", Resource: strings.ToLower(kind) + "s"}
+	return schema.GroupVersionResource{Group: cluster.BuiltinKinds[kind], Version: "v1", Resource: strings.ToLower(kind) + "s"}
 }
 
-// IsWellKnown reports whether a kind is a built-in kind of controller.
+// IsWellKnown reports whether a kind is a built-in kind of controller. They are watched. Owners of other kinds are followed only if the kind
+// has a scale subresource.
 func (k GroupKind) IsWellKnown() bool {
-	group, ok := wellKnown[k.Kind]
+	group, ok := cluster.BuiltinKinds[k.Kind]
 	return ok && group == k.Group
 }
 
@@ -102,7 +85,7 @@ func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 		group = ""
 	}
 	if group == "" || group == "extensions" {
-		if modern, ok := wellKnown[kind]; ok {
+		if modern, ok := cluster.BuiltinKinds[kind]; ok {
 			group = modern
 		}
 	}

@@ -39,7 +39,7 @@ func MemoryEvictions(e *corev1.Event) []usage.OOM {
 			Pod:       cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
 			Container: name,
 			At:        kube.Utc(e.CreationTimestamp),
-			Memory:    kube.Bounded(used.Value()),
+			Memory:    kube.Amount(cluster.Memory, used),
 		})
 	}
 	return out

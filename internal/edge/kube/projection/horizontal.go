@@ -97,13 +97,12 @@ func ScalePoints(annotation string) []cluster.ScalePoint {
 
 // ScalePointsAnnotation returns the value of the annotation podfit.dev/scale-point.
 func ScalePointsAnnotation(points []cluster.ScalePoint) (string, error) {
-	stored := make([]scalePoint, 0, len(points))
-	for _, p := range points {
+	stored := cluster.Each(points, func(p *cluster.ScalePoint) scalePoint {
 		request := kube.Quantity(p.Resource, p.Base)
-		stored = append(stored, scalePoint{
+		return scalePoint{
 			Resource: p.Resource.String(), Container: p.Container, Request: request.String(), Percent: p.Percent, Set: p.Set, Resets: p.Resets, ResetAt: p.ResetAt.UTC(),
-		})
-	}
+		}
+	})
 	text, err := json.Marshal(stored)
 	return string(text), err
 }

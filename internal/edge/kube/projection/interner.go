@@ -158,7 +158,8 @@ func (in *Interner) place(p *corev1.Pod) cluster.Place {
 	if len(p.Spec.NodeSelector) == 0 && !hasAffinity {
 		return cluster.Anywhere
 	}
-	if in == nil || hasAffinity && isOfDaemonSet(p) {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if in == nil || hasAffinity && owner != nil && owner.Kind == "DaemonSet" {
 		return cluster.Somewhere
 	}
 	s, ok := NodeSelector(&p.Spec, in)
@@ -183,11 +184,6 @@ func (in *Interner) place(p *corev1.Pod) cluster.Place {
 	}
 	in.selectors[place-cluster.Selected].seen = true
 	return place
-}
-
-func isOfDaemonSet(p *corev1.Pod) bool {
-	c := metav1.GetControllerOfNoCopy(p)
-	return c != nil && c.Kind == "DaemonSet"
 }
 
 // count adds a selector to the shares of its namespace, or removes it.
@@ -221,11 +217,7 @@ func selectorLength(selector map[string]string) int {
 func (in *Interner) Selectors() []cluster.NodeSelector {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	out := make([]cluster.NodeSelector, len(in.selectors))
-	for i := range in.selectors {
-		out[i] = in.selectors[i].NodeSelector
-	}
-	return out
+	return cluster.Each(in.selectors, func(s *selector) cluster.NodeSelector { return s.NodeSelector })
 }
 
 // Crowded reports whether so many selectors are stored that ForgetSelectors should be called.

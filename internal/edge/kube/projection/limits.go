@@ -11,8 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -59,8 +59,8 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	for _, res := range cluster.All {
 		if q, ok := list[corev1.ResourceName(res.String())]; ok {
 			v := kube.Amount(cluster.CPU, q)
-			if v > 1 && resource.NewMilliQuantity(v, resource.DecimalSI).Cmp(q) > 0 {
-				v--
+			if v > 1 {
+				v = kube.Floor(cluster.CPU, q)
 			}
 			r = r.Set(res, v)
 		}
@@ -149,13 +149,12 @@ func limitRule(text, what string) cluster.LimitRule {
 
 // DisruptionBudget returns the projection of a PodDisruptionBudget.
 func DisruptionBudget(b *policyv1.PodDisruptionBudget, in *Interner) cluster.DisruptionBudget {
-	policy := b.Spec.UnhealthyPodEvictionPolicy
 	return cluster.DisruptionBudget{
 		Name:        b.Name,
 		Selector:    selectorOf(b.Spec.Selector, in),
 		Healthy:     b.Status.CurrentHealthy,
 		Desired:     b.Status.DesiredHealthy,
-		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+		AlwaysAllow: ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow,
 		Current:     b.Status.ObservedGeneration >= b.Generation,
 	}
 }

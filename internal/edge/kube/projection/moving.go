@@ -5,6 +5,8 @@ package projection
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // localData reports whether a pod has volumes with data that its replacement does not have, and whether one of them is not an emptyDir: the
@@ -43,17 +45,7 @@ func isTied(spec *corev1.PodSpec) bool {
 			return true
 		}
 	}
-	if spec.HostNetwork || len(spec.ResourceClaims) > 0 {
-		return true
-	}
-	for _, all := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
-		for i := range all {
-			if needsMore(&all[i]) {
-				return true
-			}
-		}
-	}
-	return false
+	return spec.HostNetwork || len(spec.ResourceClaims) > 0 || cluster.Find(spec.Containers, needsMore) != nil || cluster.Find(spec.InitContainers, needsMore) != nil
 }
 
 // needsMore reports whether a container needs something of a node besides CPU and memory.

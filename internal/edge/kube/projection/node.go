@@ -145,12 +145,10 @@ func NodePools(list []byte) ([]cluster.NewNode, error) {
 
 // hasNone reports whether a pool cannot add any node.
 func hasNone(size cluster.Resources) bool {
-	for _, res := range cluster.All {
-		if v, bounded := size.Get(res); bounded && v <= 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cluster.All[:], func(res cluster.Resource) bool {
+		v, bounded := size.Get(res)
+		return bounded && v <= 0
+	})
 }
 
 // most returns the highest value that a requirement allows, and false if it has no bound that podfit can read.

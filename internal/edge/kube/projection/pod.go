@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -63,20 +64,16 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 			out.Fractions = out.Fractions || kube.HasFraction(all[i].Resources.Requests, all[i].Resources.Limits)
 		}
 	}
-	if p.Spec.Priority != nil {
-		out.Priority = *p.Spec.Priority
-	}
+	out.Priority = ptr.Deref(p.Spec.Priority, 0)
 	if cost, err := strconv.ParseInt(p.Annotations[corev1.PodDeletionCost], 10, 32); err == nil {
 		out.DeletionCost = int32(cost)
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
 	}
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			out.Ready = c.Status == corev1.ConditionTrue
-			out.ReadySince = kube.Utc(c.LastTransitionTime)
-		}
+	if c := cluster.Find(p.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == corev1.PodReady }); c != nil {
+		out.Ready = c.Status == corev1.ConditionTrue
+		out.ReadySince = kube.Utc(c.LastTransitionTime)
 	}
 	noteDelays(p, out)
 	out.Crash = crash(p, out, in)
@@ -149,36 +146,23 @@ var classes = map[corev1.PodQOSClass]cluster.QoS{
 
 // resizeOf returns the state of a resize. A pending condition is about the newest resize and has priority over one in progress.
 func resizeOf(conditions []corev1.PodCondition) *cluster.Resize {
-	var pending, progress *corev1.PodCondition
-	for i := range conditions {
-		c := &conditions[i]
-		if c.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch c.Type {
-		case corev1.PodResizePending:
-			pending = c
-		case corev1.PodResizeInProgress:
-			progress = c
-		}
+	active := func(name corev1.PodConditionType) *corev1.PodCondition {
+		return cluster.Find(conditions, func(c *corev1.PodCondition) bool { return c.Type == name && c.Status == corev1.ConditionTrue })
 	}
+	pending := active(corev1.PodResizePending)
+	progress := active(corev1.PodResizeInProgress)
 	switch {
 	case pending != nil:
-		return &cluster.Resize{State: pendingState(pending.Reason), Since: kube.Utc(pending.LastTransitionTime), Message: pending.Message}
+		return &cluster.Resize{State: cmp.Or(pendingStates[pending.Reason], cluster.ResizeUnknown), Since: kube.Utc(pending.LastTransitionTime), Message: pending.Message}
 	case progress != nil:
 		return &cluster.Resize{State: progressState(progress), Problem: problemOf(progress), Since: kube.Utc(progress.LastTransitionTime), Message: progress.Message}
 	}
 	return nil
 }
 
-func pendingState(reason string) cluster.ResizeState {
-	switch reason {
-	case corev1.PodReasonDeferred:
-		return cluster.ResizeDeferred
-	case corev1.PodReasonInfeasible:
-		return cluster.ResizeInfeasible
-	}
-	return cluster.ResizeUnknown
+// pendingStates are the known reasons for which a resize waits.
+var pendingStates = map[string]cluster.ResizeState{
+	corev1.PodReasonDeferred: cluster.ResizeDeferred, corev1.PodReasonInfeasible: cluster.ResizeInfeasible,
 }
 
 func progressState(c *corev1.PodCondition) cluster.ResizeState {

@@ -38,8 +38,8 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 			left, bounds, counted := leftOf(q, key)
 			out.NotCounted = out.NotCounted || bounds && !counted
 			if bounds {
-				lower(of.to, of.res, amountLeft(of.res, left))
-				lower(of.hard, of.res, amountLeft(of.res, q.Status.Hard[key]))
+				lower(of.to, of.res, kube.Floor(of.res, left))
+				lower(of.hard, of.res, kube.Floor(of.res, q.Status.Hard[key]))
 			}
 		}
 	}
@@ -59,10 +59,9 @@ func lower(to *cluster.Resources, res cluster.Resource, v int64) {
 
 // scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.
 func scopesOf(spec *corev1.ResourceQuotaSpec) []cluster.QuotaScope {
-	var all []corev1.ScopedResourceSelectorRequirement
-	for _, s := range spec.Scopes {
-		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
-	}
+	all := cluster.Each(spec.Scopes, func(s *corev1.ResourceQuotaScope) corev1.ScopedResourceSelectorRequirement {
+		return corev1.ScopedResourceSelectorRequirement{ScopeName: *s, Operator: corev1.ScopeSelectorOpExists}
+	})
 	if spec.ScopeSelector != nil {
 		all = append(all, spec.ScopeSelector.MatchExpressions...)
 	}
@@ -92,16 +91,6 @@ func leftOf(q *corev1.ResourceQuota, key corev1.ResourceName) (left resource.Qua
 	left = left.DeepCopy()
 	left.Sub(used)
 	return left, true, counted
-}
-
-// amountLeft returns an unused amount, rounded down.
-func amountLeft(res cluster.Resource, q resource.Quantity) int64 {
-	v := kube.SignedAmount(res, q)
-	rounded := kube.Quantity(res, v)
-	if rounded.Cmp(q) > 0 && v > -kube.MostAmount {
-		v--
-	}
-	return v
 }
 
 // scopeKinds are the known scopes of a quota, besides that of priority classes.

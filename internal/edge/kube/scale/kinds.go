@@ -47,7 +47,7 @@ type kinds struct {
 	loaded time.Time                          // start of the last successful discovery; zero: never
 	tried  bool                               // discovery has succeeded or failed at least once
 	asked  map[projection.GroupKind]time.Time // kinds that were looked up and are not served, by time of the first look-up
-	wake   chan struct{}                      // buffer of one
+	wake   chan struct{}                      // buffer of one: triggers discovery after kindsPause
 	log    *slog.Logger
 }
 
@@ -67,7 +67,7 @@ func (k *kinds) find(gk projection.GroupKind) (Kind, error) {
 	}
 	if !waiting {
 		k.asked[gk] = time.Now()
-		k.askAgain()
+		kube.Signal(k.wake)
 		return Kind{}, ErrPending
 	}
 	if !k.loaded.After(since) {
@@ -103,7 +103,7 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 		k.mu.Unlock()
 		if err != nil {
 			k.log.Warn("Discovery failed; the known kinds are kept", slog.Any("error", err))
-			k.askAgain()
+			kube.Signal(k.wake)
 		}
 		changed()
 		if !kube.Sleep(ctx, kindsPause) {
@@ -115,14 +115,6 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 		case <-tick.C:
 		case <-k.wake:
 		}
-	}
-}
-
-// askAgain triggers discovery after kindsPause.
-func (k *kinds) askAgain() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -156,7 +148,7 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 	})
 	for _, since := range k.asked {
 		if began.Sub(since) < kindsYoung {
-			k.askAgain()
+			kube.Signal(k.wake)
 			break
 		}
 	}

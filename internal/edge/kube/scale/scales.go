@@ -72,10 +72,7 @@ func (s *scales) want(w cluster.Workload) *entry {
 	if e == nil {
 		e = &entry{}
 		s.entries[w] = e
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		kube.Signal(s.wake)
 	}
 	e.asked = time.Now()
 	return e
@@ -118,10 +115,7 @@ func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 	slices.SortFunc(ready, func(a, b dueRead) int {
 		return cmp.Or(a.since.Compare(b.since), a.Workload.Compare(b.Workload))
 	})
-	out := make([]cluster.Workload, len(ready))
-	for i := range ready {
-		out[i] = ready[i].Workload
-	}
+	out := cluster.Each(ready, func(d *dueRead) cluster.Workload { return d.Workload })
 	return out, max(next, 10*time.Millisecond)
 }
 

@@ -54,18 +54,13 @@ func (s *horizontalSet) indexHorizontal(_ cluster.Key, before, now **cluster.Hor
 	s.horizontalOf.change(dependent(before), dependent(now))
 }
 
-// horizontals returns the HPAs of a workload that depend on requests, sorted, at most maxHPAs. The mutex is held.
-func (s *horizontalSet) horizontals(target cluster.Workload) []*cluster.HorizontalAutoscaler {
-	of := s.horizontalOf.of[target]
-	return slices.Clone(of[:min(len(of), maxHPAs)])
-}
-
-// withHorizontal returns the autoscaler with the HPAs of its target. The mutex is held.
+// withHorizontal returns the autoscaler with the HPAs of its target that depend on requests, sorted, at most maxHPAs. The mutex is held.
 func (s *horizontalSet) withHorizontal(a *cluster.Autoscaler) *cluster.Autoscaler {
 	if a == nil || len(s.horizontalOf.of) == 0 {
 		return a
 	}
-	return a.WithHorizontal(s.horizontals(a.Target))
+	of := s.horizontalOf.of[a.Target]
+	return a.WithHorizontal(slices.Clone(of[:min(len(of), maxHPAs)]))
 }
 
 // Horizontals returns all HPAs that depend on requests, sorted.

@@ -4,6 +4,7 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -163,11 +164,8 @@ func (s *nodeSet) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
 func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
 	groups, groupsErr := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
-	if err != nil {
+	if err = cmp.Or(err, groupsErr); err != nil {
 		return err
-	}
-	if groupsErr != nil {
-		return groupsErr
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

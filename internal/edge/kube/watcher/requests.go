@@ -40,10 +40,7 @@ func (s *nodeSet) RequestChanges() (count uint64, watched bool) {
 // await opens or ends the watch. The mutex is held.
 func (r *requestWatch) await(wanted bool) {
 	if wanted {
-		select {
-		case r.wanted <- struct{}{}:
-		default:
-		}
+		kube.Signal(r.wanted)
 		return
 	}
 	select {

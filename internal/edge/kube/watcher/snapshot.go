@@ -123,7 +123,7 @@ func (o *ownership) Surging() []cluster.Workload {
 	defer o.mu.Unlock()
 	out := make([]cluster.Workload, 0, len(o.surging))
 	for key := range o.surging {
-		out = append(out, cluster.Workload{Group: projection.GroupOfWellKnown(deploymentKind), Kind: deploymentKind, Namespace: key.Namespace, Name: key.Name})
+		out = append(out, cluster.Workload{Group: cluster.BuiltinKinds[deploymentKind], Kind: deploymentKind, Namespace: key.Namespace, Name: key.Name})
 	}
 	slices.SortFunc(out, cluster.Workload.Compare)
 	return out

@@ -154,22 +154,19 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 	if len(advice) == 0 {
 		return nil
 	}
-	out := new(v1.RecommendedPodResources)
-	for i := range advice {
-		a := &advice[i]
+	return &v1.RecommendedPodResources{ContainerRecommendations: cluster.Each(advice, func(a *cluster.Advice) v1.RecommendedContainerResources {
 		target := kube.Quantities(a.Target)
 		if target == nil {
 			target = corev1.ResourceList{} // the field is required, even if it is empty
 		}
-		out.ContainerRecommendations = append(out.ContainerRecommendations, v1.RecommendedContainerResources{
+		return v1.RecommendedContainerResources{
 			ContainerName:  a.Container,
 			Target:         target,
 			LowerBound:     kube.Quantities(a.Lower),
 			UpperBound:     kube.Quantities(a.Upper),
 			UncappedTarget: projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups),
-		})
-	}
-	return out
+		}
+	})}
 }
 
 // visible returns the conditions without those of podfit if Options.Plain is set.

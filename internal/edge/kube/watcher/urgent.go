@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -52,12 +53,7 @@ func (w *World) AwaitChanges(waits Waits) {
 	}
 }
 
-func (u *urgent) notify() {
-	select {
-	case u.signal <- struct{}{}:
-	default:
-	}
-}
+func (u *urgent) notify() { kube.Signal(u.signal) }
 
 func (u *urgent) podChanged(namespace string, before, now *cluster.Pod) {
 	if now != nil {

@@ -5,6 +5,7 @@ package watcher
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,10 @@ func (w *World) addFeeds() {
 	}
 	if w.o.Pods != NoPods {
 		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return w.Project(p, w.in) })
-		s.FieldSelector = and(w.namespaces(), podSelector(w.o.Pods))
+		s.FieldSelector = w.namespaces()
+		if w.o.Pods == LivePods {
+			s.FieldSelector = and(s.FieldSelector, "status.phase!=Succeeded,status.phase!=Failed")
+		}
 		addFeed(w.base, s, &w.pods)
 	}
 	if w.o.Limits {
@@ -94,19 +98,11 @@ func (b *base) Project(p *corev1.Pod, in *projection.Interner) *cluster.Pod {
 	return pod
 }
 
-func podSelector(s PodScope) string {
-	if s == LivePods {
-		return "status.phase!=Succeeded,status.phase!=Failed"
-	}
-	return ""
-}
-
 // namespaces returns the field selector that excludes the ignored namespaces.
 func (b *base) namespaces() string {
 	var parts []string
 	for _, ns := range b.o.Ignored {
-		ns = strings.TrimSpace(ns)
-		if ns != "" {
+		if ns = strings.TrimSpace(ns); ns != "" {
 			parts = append(parts, "metadata.namespace!="+ns)
 		}
 	}
@@ -114,13 +110,7 @@ func (b *base) namespaces() string {
 }
 
 func and(selectors ...string) string {
-	var parts []string
-	for _, s := range selectors {
-		if s != "" {
-			parts = append(parts, s)
-		}
-	}
-	return strings.Join(parts, ",")
+	return strings.Join(slices.DeleteFunc(selectors, func(s string) bool { return s == "" }), ",")
 }
 
 // A source is a collection of the API server with the projection of its objects.
@@ -161,8 +151,9 @@ func typed[O any, L runtime.Object, T any, P interface {
 }
 
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
-	gk := projection.GroupKind{Group: projection.GroupOfWellKnown(kind), Kind: kind}
-	src := sourceOf(projection.ResourceOfWellKnown(kind).Resource, c, func(o runtime.Object) projection.ControllerState {
+	resource := projection.ResourceOfWellKnown(kind)
+	gk := projection.GroupKind{Group: resource.Group, Kind: kind}
+	src := sourceOf(resource.Resource, c, func(o runtime.Object) projection.ControllerState {
 		return projection.Controller(o, w.in)
 	})
 	src.FieldSelector = w.namespaces()

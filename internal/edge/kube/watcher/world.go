@@ -159,11 +159,7 @@ func (w *World) Stale(now time.Time) []string {
 
 // Health returns the health of all watches.
 func (w *World) Health() []feed.State {
-	out := make([]feed.State, 0, len(w.feeds))
-	for _, f := range w.feeds {
-		out = append(out, f.State())
-	}
-	return out
+	return cluster.Each(w.feeds, func(f **feed.Feed) feed.State { return (*f).State() })
 }
 
 // Synced reports whether all resources are listed once, except optional ones that podfit has no right to read.

@@ -36,10 +36,7 @@ type Several struct{ Candidates []Candidate }
 
 // Error lists the candidates.
 func (s Several) Error() string {
-	names := make([]string, len(s.Candidates))
-	for i := range s.Candidates {
-		names[i] = s.Candidates[i].String()
-	}
+	names := cluster.Each(s.Candidates, (*Candidate).String)
 	return fmt.Sprintf("%d Services that may be a Prometheus were found: %s; choose one with --prometheus", len(names), strings.Join(names, ", "))
 }
 

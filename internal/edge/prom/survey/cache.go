@@ -225,16 +225,9 @@ func (d *cachedDay) store(from *table, namespaces []string) (notes []string) {
 // write replaces a file atomically.
 func (d *cachedDay) write(namespace string, content []byte) error {
 	var zipped bytes.Buffer
-	z, err := gzip.NewWriterLevel(&zipped, gzip.BestSpeed)
-	if err != nil {
-		return err
-	}
-	if _, err := z.Write(content); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
+	z, _ := gzip.NewWriterLevel(&zipped, gzip.BestSpeed) // the level is a valid constant
+	_, _ = z.Write(content)                              // a bytes.Buffer does not fail
+	_ = z.Close()
 	if zipped.Len() > maxFile {
 		return nil // it would be ignored
 	}
@@ -243,9 +236,7 @@ func (d *cachedDay) write(namespace string, content []byte) error {
 		return err
 	}
 	_, err = file.Write(zipped.Bytes())
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
+	err = cmp.Or(err, file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), d.path(namespace))
 	}

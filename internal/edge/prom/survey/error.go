@@ -75,8 +75,7 @@ func (e *Error) Remedy() string { return causes[e.Cause].remedy }
 
 // causeOf returns the cause of an error, and Unreachable for errors of other types.
 func causeOf(err error) Cause {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Cause
 	}
 	return Unreachable

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // A Measure is one of the values of an Hour. Each has a query of its own.
@@ -56,20 +58,14 @@ type selector struct {
 
 // matchers returns the matchers, in braces, with additional ones.
 func (s selector) matchers(more ...string) string {
-	var all []string
-	for _, l := range s.labels {
-		all = append(all, l.Name+"="+strconv.Quote(l.Value))
-	}
+	all := cluster.Each(s.labels, func(l *Label) string { return l.Name + "=" + strconv.Quote(l.Value) })
 	switch len(s.namespaces) {
 	case 0:
 		all = append(all, `namespace!=""`)
 	case 1:
 		all = append(all, "namespace="+strconv.Quote(s.namespaces[0]))
 	default:
-		quoted := make([]string, len(s.namespaces))
-		for i, name := range s.namespaces {
-			quoted[i] = regexp.QuoteMeta(name)
-		}
+		quoted := cluster.Each(s.namespaces, func(name *string) string { return regexp.QuoteMeta(*name) })
 		all = append(all, "namespace=~"+strconv.Quote(strings.Join(quoted, "|")))
 	}
 	if s.pods != "" {

@@ -38,8 +38,7 @@ func (s *Survey) Peaks(ctx context.Context, of Pods, from, to time.Time) (hours 
 	}
 	from, to = from.UTC().Truncate(time.Hour), to.UTC().Truncate(time.Hour)
 	hours, partial, err = s.peaks(ctx, in, windowOf(interval), from, to)
-	var failed *Error
-	if errors.As(err, &failed) && failed.Cause == TooLarge {
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Cause == TooLarge {
 		return s.peaks(ctx, in, windowOf(interval), from.Add((to.Sub(from) / 2).Truncate(time.Hour)), to)
 	}
 	return hours, partial, err

@@ -4,6 +4,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,11 +60,8 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 			continue
 		}
 		found := false
-		for _, metric := range m.metrics() {
-			if found {
-				break
-			}
-			expression := "count(" + metric + all.containers() + ")"
+		for metrics := m.metrics(); !found && len(metrics) > 0; metrics = metrics[1:] {
+			expression := "count(" + metrics[0] + all.containers() + ")"
 			if err := s.probe(ctx, expression, to, func(map[string]string, float64) { found = true }); err != nil {
 				return nil, err
 			}
@@ -133,15 +131,11 @@ func (s *Survey) maxSamples(ctx context.Context) int {
 // findInterval finds the scrape interval in the namespace with the fewest series.
 func (s *Survey) findInterval(ctx context.Context, p *Plan, now time.Time) error {
 	p.Interval = defaultInterval
-	smallest := ""
-	for _, name := range slices.Sorted(maps.Keys(p.Series)) {
-		if smallest == "" || p.Series[name] < p.Series[smallest] {
-			smallest = name
-		}
-	}
-	if smallest == "" {
+	if len(p.Series) == 0 {
 		return nil
 	}
+	names := slices.Sorted(maps.Keys(p.Series))
+	smallest := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(p.Series[a], p.Series[b]) })
 	var err error
 	p.Interval, err = s.interval(ctx, selector{namespaces: []string{smallest}, labels: s.config.Labels}, now)
 	return err
@@ -168,8 +162,7 @@ func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespac
 		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))
 	for _, at := range []time.Time{p.To, p.From.Add(p.To.Sub(p.From) / 2), p.From.Add(time.Hour)} {
 		err := s.probe(ctx, expression, at, func(labels map[string]string, _ float64) { byPod[labels["namespace"]] = true })
-		var failed *Error
-		if errors.As(err, &failed) && failed.Cause.smallerHelps() { // reading pods one by one is always possible
+		if failed, ok := errors.AsType[*Error](err); ok && failed.Cause.smallerHelps() { // reading pods one by one is always possible
 			for _, name := range namespaces {
 				byPod[name] = true
 			}
@@ -179,12 +172,7 @@ func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespac
 			return err
 		}
 	}
-	for _, name := range namespaces {
-		if byPod[name] {
-			p.ByPod = append(p.ByPod, name)
-		}
-	}
-	slices.Sort(p.ByPod)
-	p.ByPod = slices.Compact(p.ByPod)
+	unowned := slices.DeleteFunc(slices.Clone(namespaces), func(name string) bool { return !byPod[name] })
+	p.ByPod = slices.Compact(slices.Sorted(slices.Values(unowned)))
 	return nil
 }

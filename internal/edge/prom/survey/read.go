@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 type reading struct {
@@ -288,11 +290,7 @@ func (r *reading) omitAbandoned(q *query) (gaps []Gap) {
 // gaps returns the gaps that a query leaves.
 func (r *reading) gaps(q query, err error) []Gap {
 	from, to := q.span()
-	out := make([]Gap, len(q.namespaces))
-	for i, name := range q.namespaces {
-		out[i] = Gap{Namespace: name, From: from, To: to, Measure: q.measure, Err: err}
-	}
-	return out
+	return cluster.Each(q.namespaces, func(name *string) Gap { return Gap{Namespace: *name, From: from, To: to, Measure: q.measure, Err: err} })
 }
 
 // unread returns the gaps of jobs that did not start.

@@ -114,13 +114,10 @@ type documentChange struct {
 func writeJSON(w io.Writer, r *Report) error {
 	d := document{
 		APIVersion: Version, Kind: "CapacityReport", At: r.Now.UTC().Format(time.RFC3339), Cluster: r.Cluster, Source: r.Source,
-		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: []documentPool{},
+		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: cluster.Each(r.Pools, poolOf),
 	}
 	if u := &r.Unplaced; u.Pods > 0 {
 		d.Unplaced = &unplaced{u.Pods, amountsOf(u.Requests), u.Example.String()}
-	}
-	for i := range r.Pools {
-		d.Pools = append(d.Pools, poolOf(&r.Pools[i]))
 	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
@@ -128,16 +125,16 @@ func writeJSON(w io.Writer, r *Report) error {
 }
 
 func poolOf(p *core.PoolPlan) documentPool {
-	out := documentPool{
+	return documentPool{
 		Name: p.Name, Nodes: p.Nodes, Schedulable: p.Schedulable, Pods: p.Pods, Pending: p.Pending, Unadvised: p.Unadvised, LeadTime: p.LeadTime,
-		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: []documentChange{},
+		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: cluster.Each(p.Changes, changeOf),
 	}
-	for _, c := range p.Changes {
-		out.Changes = append(out.Changes, documentChange{
-			Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
-		})
+}
+
+func changeOf(c *core.Change) documentChange {
+	return documentChange{
+		Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
 	}
-	return out
 }
 
 func resourceOf(r *core.ResourcePlan) documentResource {
@@ -146,7 +143,8 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		Capacity: res.InUnits(r.Capacity), WithoutLargest: res.InUnits(r.WithoutLargest), Requested: res.InUnits(r.Requested),
 		Recoverable: res.InUnits(r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
 		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
-		Shortage: r.Outlook.Shortage.String(), Steps: []documentStep{}, Advice: r.Advice.String(), Message: r.AdviceText(),
+		Shortage: r.Outlook.Shortage.String(), Advice: r.Advice.String(), Message: r.AdviceText(),
+		Steps: cluster.Each(r.Outlook.Steps, func(s *core.Step) documentStep { return documentStep{s.Day.String(), res.InUnits(int64(s.Amount))} }),
 	}
 	if r.Recoverable > 0 {
 		out.After = thresholdsOf(&r.After)
@@ -160,9 +158,6 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 	if r.Outlook.Shortage == core.NoShortage {
 		out.GrowthPerDay = new(res.InUnits(int64(r.Outlook.Slope)))
 	}
-	for _, s := range r.Outlook.Steps {
-		out.Steps = append(out.Steps, documentStep{s.Day.String(), res.InUnits(int64(s.Amount))})
-	}
 	if r.GrewDays > 0 {
 		g := &r.Grew
 		out.Growth = &documentGrowth{
@@ -174,12 +169,10 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 }
 
 func thresholdsOf(o *core.Outlook) []v1alpha1.CapacityThreshold {
-	out := []v1alpha1.CapacityThreshold{}
-	for _, c := range o.Crossings {
-		out = append(out, v1alpha1.CapacityThreshold{
+	return cluster.Each(o.Crossings, func(c *core.Crossing) v1alpha1.CapacityThreshold {
+		return v1alpha1.CapacityThreshold{
 			Percent: int32(100*c.Threshold + 0.5), State: c.State.String(), Since: c.Since.String(),
 			Earliest: c.Earliest.String(), Expected: c.Expected.String(), Latest: c.Latest.String(),
-		})
-	}
-	return out
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
@@ -27,18 +28,18 @@ func WriteHTML(w io.Writer, e *explanation.Explanation) error {
 
 // Tags returns the short names of the limits that apply.
 func Tags(e *explanation.Explanation) []string {
-	return each(e.Situations, func(s *explanation.Situation) string { return s.Title })
+	return cluster.Each(e.Situations, func(s *explanation.Situation) string { return s.Title })
 }
 
 // Sections returns what an explanation shows. Empty sections are left out.
 func Sections(e *explanation.Explanation) []page.Section {
-	next := page.Section{Title: "Next", Parts: each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
+	next := page.Section{Title: "Next", Parts: cluster.Each(e.Next, func(s *explanation.Step) page.Section { return partOf(s, e.At) })}
 	for i := range e.IfOn {
 		part := partOf(&e.IfOn[i], e.At)
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {
@@ -51,10 +52,10 @@ func Sections(e *explanation.Explanation) []page.Section {
 	}
 	if groups := counterfactuals(e); len(groups) > 0 {
 		sections = append(sections, page.Section{Title: "What if", Table: &page.Table{
-			Class: "text", Columns: make([]page.Column, 2), Rows: each(groups, func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
+			Class: "text", Columns: make([]page.Column, 2), Rows: cluster.Each(groups, func(g *group) page.Row { return page.Row{Cells: []string{g.Name, g.Text()}} }),
 		}})
 	}
-	sections = append(sections, page.Section{Title: "The limits in words", List: each(e.Situations, func(s *explanation.Situation) string { return s.Text })})
+	sections = append(sections, page.Section{Title: "The limits in words", List: cluster.Each(e.Situations, func(s *explanation.Situation) string { return s.Text })})
 	return slices.DeleteFunc(sections, func(s page.Section) bool { return s.Table == nil && len(s.List)+len(s.Parts) == 0 })
 }
 
@@ -62,7 +63,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 func partOf(s *explanation.Step, at time.Time) page.Section {
 	out := page.Section{
 		Lead: outcome(s, at, s.Act.String(), "waits"), About: names(s.Pods), Text: []string{strings.TrimSpace(refused(s) + " " + s.Reason + " " + s.Fallback)},
-		Summary: "All gates", Details: each(s.Gates, func(g *gate.Gate) string {
+		Summary: "All gates", Details: cluster.Each(s.Gates, func(g *gate.Gate) string {
 			if g.Blocked {
 				return "✗ " + gateWords(g.Name) + ": " + g.Reason.String()
 			}

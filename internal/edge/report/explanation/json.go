@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/rationale"
@@ -114,11 +115,11 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
-		Now: listed(e.Now), History: e.History, Changes: each(e.Changes, jsonChangeOf), Next: each(e.Next, jsonStepOf), You: listed(e.You), Why: each(e.Why, jsonWhyOf), WhatIf: each(e.WhatIf, jsonWhatIfOf),
+		Now: listed(e.Now), History: e.History, Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	if len(e.IfOn) > 0 {
-		out.IfOn = &jsonIfOn{UpdateMode: e.IfMode.String(), Next: each(e.IfOn, jsonStepOf)}
+		out.IfOn = &jsonIfOn{UpdateMode: e.IfMode.String(), Next: cluster.Each(e.IfOn, jsonStepOf)}
 	}
 	return out
 }
@@ -143,7 +144,7 @@ func jsonWhatIfOf(c *rationale.Counterfactual) jsonWhatIf {
 func jsonStepOf(s *explanation.Step) jsonStep {
 	return jsonStep{
 		Pods: s.Pods, Action: s.Act.String(), Waits: s.Waits(), Code: s.Code, Reason: s.Reason, NotBefore: s.NotBefore.UTC(), By: s.By.UTC(),
-		Refused: s.Refused, Fallback: s.Fallback, Gates: each(s.Gates, jsonGateOf),
+		Refused: s.Refused, Fallback: s.Fallback, Gates: cluster.Each(s.Gates, jsonGateOf),
 	}
 }
 

@@ -8,6 +8,7 @@ package explanation
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
@@ -43,7 +45,7 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	t := &text{width: min(max(width, narrow), wide)}
 	t.paragraph("", append([]string{e.Subject}, e.Facts...), " · ")
 	if len(e.Situations) > 0 {
-		t.paragraph("LIMITS", each(e.Situations, func(s *explanation.Situation) string { return s.Title }), " · ")
+		t.paragraph("LIMITS", cluster.Each(e.Situations, func(s *explanation.Situation) string { return s.Title }), " · ")
 	}
 	t.line("")
 	t.section("NOW", e.Now)
@@ -54,7 +56,7 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	t.whatIf(e)
 	if len(e.Situations) > 0 {
 		t.line("THE LIMITS IN WORDS")
-		t.section("", each(e.Situations, func(s *explanation.Situation) string { return s.Text }))
+		t.section("", cluster.Each(e.Situations, func(s *explanation.Situation) string { return s.Text }))
 	}
 	if allNotes {
 		t.section("NOTE", notes(e))
@@ -79,7 +81,7 @@ func (t *text) history(e *explanation.Explanation, all bool) {
 
 // changeLines returns the changes of the recommendation, one on each line.
 func changeLines(e *explanation.Explanation) []string {
-	return each(e.Changes, func(c *explanation.Change) string {
+	return cluster.Each(e.Changes, func(c *explanation.Change) string {
 		amounts := wording.Amount(c.Resource, c.To)
 		if c.From > 0 {
 			amounts = wording.Amount(c.Resource, c.From) + " → " + amounts
@@ -88,15 +90,6 @@ func changeLines(e *explanation.Explanation) []string {
 		return fmt.Sprintf("%s (%s ago): %s %s target %s: %s",
 			at.Format("2 Jan 15:04"), span(e.At.Sub(at)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
 	})
-}
-
-// each returns what a function makes of each element.
-func each[T, R any](all []T, of func(*T) R) []R {
-	out := make([]R, 0, len(all))
-	for i := range all {
-		out = append(out, of(&all[i]))
-	}
-	return out
 }
 
 // shortNote names what is not known, as far as it fits on one line: the updater may decide differently because of it.
@@ -193,7 +186,7 @@ func (t *text) paragraph(title string, words []string, separator string) {
 		l.Overflow = indent
 	}
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
-	t.lines(l, start, each(words, func(w *string) string { return plain(*w) }))
+	t.lines(l, start, cluster.Each(words, func(w *string) string { return plain(*w) }))
 }
 
 func (t *text) lines(l terminal.Layout, start string, words []string) {
@@ -348,7 +341,7 @@ func (t *text) steps(e *explanation.Explanation) {
 	if len(e.Next)+len(e.IfOn) == 0 {
 		return
 	}
-	out := each(e.Next[:min(maxSteps, len(e.Next))], func(s *explanation.Step) string { return sentence(s, e.At) })
+	out := cluster.Each(e.Next[:min(maxSteps, len(e.Next))], func(s *explanation.Step) string { return sentence(s, e.At) })
 	if more := len(e.Next) - maxSteps; more > 0 {
 		out = append(out, fmt.Sprintf("%d more groups of pods: use -o json.", more))
 	}
@@ -374,7 +367,7 @@ func sentence(s *explanation.Step, at time.Time) string {
 		out += " " + s.Fallback
 	}
 	if more := s.Blocked(); len(more) > 0 {
-		out += " Also blocked by: " + strings.Join(each(more, func(g *gate.Gate) string { return gateWords(g.Name) }), ", ") + "."
+		out += " Also blocked by: " + strings.Join(cluster.Each(more, func(g *gate.Gate) string { return gateWords(g.Name) }), ", ") + "."
 	}
 	return out
 }
@@ -457,3 +450,20 @@ func (t *text) command(s string) {
 		t.line(line)
 	}
 }
+
+// gates are the words for gates.
+var gates = map[gate.Name]string{
+	gate.Mode: "update mode", gate.Recommendation: "recommendation", gate.Controller: "controller", gate.Need: "need for a change",
+	gate.State: "state of the pod and its node", gate.Interruption: "outcome of the last pass", gate.Window: "freezes and change windows",
+	gate.Surge: "surge of the workload", gate.Size: "size of a replacement", gate.Admission: "admission by the API server",
+	gate.Protection: "annotations against eviction", gate.Quota: "ResourceQuotas", gate.SiblingQuota: "quota refusal of another pod", gate.NodeSize: "size of the nodes",
+	gate.Requirements: "eviction requirements", gate.Replacements: "replacements of evicted pods", gate.EvictionEffect: "effect of earlier evictions",
+	gate.ResizeEffect: "effect of earlier resizes", gate.Probe: "test eviction of another pod", gate.Frequency: "number of recent replacements",
+	gate.EvictionRefusal: "back-off after a refused eviction", gate.ResizeRefusal: "back-off after a refused resize",
+	gate.Replicas: "number of replicas", gate.MinReplicas: "minimum of replicas", gate.WayBack: "way back for a failed canary", gate.Canary: "canary",
+	gate.HourlyShare: "share of requests changed in an hour", gate.SurgeEffect: "back-off after a failed surge", gate.Budget: "eviction tolerance",
+	gate.Resizing: "resize in progress", gate.Started: "start of the pod", gate.Kills: "number of OOM kills", gate.Data: "data of the pod",
+	gate.Rescue: "rescue of another pod", gate.Others: "other pods of the disruption budget", gate.Announcement: "record of the updater", gate.DeletionRefusal: "back-off after a refused deletion",
+}
+
+func gateWords(name gate.Name) string { return cmp.Or(gates[name], string(name)) }

@@ -54,7 +54,8 @@ type summary struct {
 func (c *content) document() document {
 	d := document{
 		APIVersion: Version, Kind: "Recommendations", At: c.Now.UTC().Format(time.RFC3339), Cluster: c.Cluster, Source: c.Source,
-		Profiles: c.Profiles, Complete: len(c.Missing) == 0, Missing: append([]string{}, c.Missing...), Notes: c.Notes, Summary: c.summary(), Containers: []core.Record{},
+		Profiles: c.Profiles, Complete: len(c.Missing) == 0, Missing: append([]string{}, c.Missing...), Notes: c.Notes, Summary: c.summary(),
+		Containers: cluster.Each(c.all(), func(row **core.Row) core.Record { return c.record(*row) }),
 	}
 	if c.Window > 0 {
 		d.Window = window(c.Window)
@@ -64,9 +65,6 @@ func (c *content) document() document {
 	}
 	if c.options.Groups != nil {
 		d.Groups = c.groupRows()
-	}
-	for _, row := range c.all() {
-		d.Containers = append(d.Containers, c.record(row))
 	}
 	return d
 }
@@ -229,14 +227,11 @@ type groupRow struct {
 
 // groupRows returns the totals by group as data.
 func (c *content) groupRows() []groupRow {
-	out := []groupRow{}
-	for i := range c.options.Groups.All {
-		g := &c.options.Groups.All[i]
+	return cluster.Each(c.options.Groups.All, func(g *core.Group) groupRow {
 		row := groupRow{Group: *g, Freed: core.QuantitiesOf(g.Freed)}
 		if c.Prices.Known() {
 			row.MoneyMonth = core.Cents(g.Weight)
 		}
-		out = append(out, row)
-	}
-	return out
+		return row
+	})
 }

@@ -110,15 +110,13 @@ func (p *printer) krrJSON() {
 
 func (c *content) krrScan(row *core.Row) krrScan {
 	scan := krrScan{Object: krrObject{
-		Name: row.Workload.Name, Container: row.Container, Namespace: row.Workload.Namespace, Kind: row.Workload.Kind, Pods: []krrPod{}, Warnings: []string{},
+		Name: row.Workload.Name, Container: row.Container, Namespace: row.Workload.Namespace, Kind: row.Workload.Kind, Warnings: []string{},
 		Allocations: krrSize[any]{Requests: krrAllocated(row.Requests), Limits: krrAllocated(row.Limits)},
 	}}
 	if c.Cluster != "" {
 		scan.Object.Cluster = &c.Cluster
 	}
-	for _, place := range row.Places {
-		scan.Object.Pods = append(scan.Object.Pods, krrPod{Name: place.Pod})
-	}
+	scan.Object.Pods = cluster.Each(row.Places, func(p *core.Place) krrPod { return krrPod{Name: p.Pod} })
 	scan.Recommended.Requests = krrRecommendedOf(row, row.Requests, row.Request)
 	scan.Recommended.Limits = krrRecommendedOf(row, row.Limits, row.Limit)
 	if row.Evidence.Kills > 0 {

@@ -13,20 +13,14 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
-// templates are the kinds whose pod template a strategic merge patch can change: the API version, and the fields that lead to the template.
+// templateOf returns the API version of a workload and the fields that lead to its pod template, if a strategic merge patch can change that.
 // For other kinds, a patch would replace the list of containers.
-var templates = map[cluster.Workload]struct {
-	version string
-	path    []string
-}{
-	{Group: "apps", Kind: "Deployment"}:  {"apps/v1", []string{"spec", "template", "spec"}},
-	{Group: "apps", Kind: "StatefulSet"}: {"apps/v1", []string{"spec", "template", "spec"}},
-	{Group: "apps", Kind: "DaemonSet"}:   {"apps/v1", []string{"spec", "template", "spec"}},
-	{Group: "apps", Kind: "ReplicaSet"}:  {"apps/v1", []string{"spec", "template", "spec"}},
-	{Kind: "ReplicationController"}:      {"v1", []string{"spec", "template", "spec"}},
-	{Group: "batch", Kind: "CronJob"}:    {"batch/v1", []string{"spec", "jobTemplate", "spec", "template", "spec"}},
+func templateOf(w cluster.Workload) (version string, path []string, ok bool) {
+	path, ok = core.TemplatePaths[w.Kind]
+	return strings.TrimPrefix(w.Group+"/v1", "/"), path, ok && cluster.BuiltinKinds[w.Kind] == w.Group
 }
 
 // A manifest is the change of one workload.
@@ -68,13 +62,13 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 			podLevel = append(podLevel, ShortName(row.Workload)+", container "+row.Container+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
 			continue
 		}
-		template, ok := templates[cluster.Workload{Group: row.Workload.Group, Kind: row.Workload.Kind}]
+		version, path, ok := templateOf(row.Workload)
 		if !ok {
 			unsupported[row.Workload] = true
 			continue
 		}
 		if last == nil || last.workload != row.Workload {
-			out = append(out, manifest{workload: row.Workload, version: template.version, path: template.path, lists: map[string]any{}})
+			out = append(out, manifest{workload: row.Workload, version: version, path: path, lists: map[string]any{}})
 			last = &out[len(out)-1]
 		}
 		list := "containers"
@@ -157,7 +151,7 @@ func (p *printer) patch() {
 			return
 		}
 		resource := strings.ToLower(m.workload.Kind)
-		fmt.Fprintf(&p.Text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, quoted(string(data)))
+		fmt.Fprintf(&p.Text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, wording.ShellWord(string(data)))
 	}
 }
 
@@ -168,9 +162,6 @@ var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9.:-]*[a-z0-9])?$`)
 func validNames(row *core.Row) bool {
 	return name.MatchString(row.Workload.Namespace) && name.MatchString(row.Workload.Name) && name.MatchString(row.Container)
 }
-
-// quoted returns a word for a POSIX shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // kustomize writes a component with one strategic merge patch for each workload.
 //
@@ -289,7 +280,7 @@ func (p *printer) vpa() {
 			continue
 		}
 		done[w] = true
-		template, ok := templates[cluster.Workload{Group: w.Group, Kind: w.Kind}]
+		version, _, ok := templateOf(w)
 		if !ok {
 			leftOut = append(leftOut, ShortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
 			continue
@@ -298,7 +289,7 @@ func (p *printer) vpa() {
 			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
 			"metadata": map[string]any{"name": names[w], "namespace": w.Namespace},
 			"spec": map[string]any{
-				"targetRef":    map[string]any{"apiVersion": template.version, "kind": w.Kind, "name": w.Name},
+				"targetRef":    map[string]any{"apiVersion": version, "kind": w.Kind, "name": w.Name},
 				"recommenders": []any{map[string]any{"name": p.profile(row)}},
 				"updatePolicy": map[string]any{"updateMode": "Off"},
 			},

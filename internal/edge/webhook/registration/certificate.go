@@ -21,6 +21,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Validity and renewal of certificates. The API server trusts a new CA for some time before the CA signs a served certificate, and
@@ -189,10 +191,7 @@ func (c chain) fresh(now time.Time) bool {
 
 // otherNames returns the names of a certificate that are not in names.
 func otherNames(x *x509.Certificate, names []string) []string {
-	has := slices.Clone(x.DNSNames)
-	for _, ip := range x.IPAddresses {
-		has = append(has, ip.String())
-	}
+	has := slices.Concat(x.DNSNames, cluster.Each(x.IPAddresses, func(ip *net.IP) string { return ip.String() }))
 	return slices.DeleteFunc(has, func(n string) bool { return slices.Contains(names, n) })
 }
 
@@ -203,13 +202,8 @@ func (c chain) bundle() []byte {
 }
 
 func (c chain) trusted() []*x509.Certificate {
-	var out []*x509.Certificate
-	for _, cert := range append([]*x509.Certificate{c.signer.cert, c.next.cert}, c.retired...) {
-		if cert != nil {
-			out = append(out, cert)
-		}
-	}
-	return out
+	all := append([]*x509.Certificate{c.signer.cert, c.next.cert}, c.retired...)
+	return slices.DeleteFunc(all, func(cert *x509.Certificate) bool { return cert == nil })
 }
 
 // newAuthority returns a CA that is valid from now on until a time.
@@ -258,8 +252,8 @@ func (a authority) issue(template *x509.Certificate, now time.Time, kind, purpos
 	if err != nil {
 		return authority{}, fmt.Errorf("create the key of a %s: %w", kind, err)
 	}
-	if template.SerialNumber, err = serialNumber(); err != nil {
-		return authority{}, err
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return authority{}, fmt.Errorf("create a serial number: %w", err)
 	}
 	template.NotBefore = now.Add(-clockSlack)
 	if a.cert == nil {
@@ -276,14 +270,6 @@ func (a authority) issue(template *x509.Certificate, now time.Time, kind, purpos
 		return authority{}, fmt.Errorf("parse the new %s: %w", kind, err)
 	}
 	return authority{cert: cert, key: key}, nil
-}
-
-func serialNumber() (*big.Int, error) {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("create a serial number: %w", err)
-	}
-	return n, nil
 }
 
 // The keys of the Secret. Upstream's certificate script uses the same ones, except nextCaKey.pem.
