@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -21,13 +22,6 @@ func leaderAndFollowers(t *testing.T, name string) {
 	w.Kind, w.Replicas = "StatefulSet", 3
 	p.apply(w.manifest(), annotated(w.ownAutoscaler("InPlaceOrRecreate"), "podfit.dev/role-label: role"))
 	pods := p.start("etcd", 3)
-	give := func(pod corev1.Pod, role, cpu string) {
-		t.Helper()
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q},"annotations":{"sim.podfit.dev/app.cpu":%q}}}`, role, cpu)
-		if _, err := p.CoreV1().Pods(p.ns).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	lead := func(leader int) {
 		t.Helper()
 		for i := range pods {
@@ -35,7 +29,7 @@ func leaderAndFollowers(t *testing.T, name string) {
 			if i == leader {
 				role, cpu = "leader", "900m"
 			}
-			give(pods[i], role, cpu)
+			p.use(&pods[i], role, cpu)
 		}
 	}
 	has := func(leader int) func(context.Context) error {
@@ -69,4 +63,63 @@ func leaderAndFollowers(t *testing.T, name string) {
 	p.eventually("each pod has the size of its role", measured+4*resized, all(has(0), p.same("etcd", pods)))
 	lead(2)
 	p.eventually("the new leader and the former one have theirs", resized, all(has(2), p.same("etcd", pods)))
+}
+
+// use lets a pod use an amount of CPU, and sets its role.
+func (p *place) use(pod *corev1.Pod, role, cpu string) {
+	p.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q},"annotations":{"sim.podfit.dev/app.cpu":%q}}}`, role, cpu)
+	if _, err := p.CoreV1().Pods(p.ns).Patch(p.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// daemonSetOnTwoSizes has a DaemonSet on two nodes and on a larger one, where it uses three times the CPU. Each pod gets its size in place, without an
+// annotation of the VPA, and a new pod starts with the size of its node.
+func daemonSetOnTwoSizes(t *testing.T, name string) {
+	p := newPlace(t, name)
+	w := steady("agent")
+	w.Kind = "DaemonSet"
+	p.apply(w.manifest(), w.autoscaler("InPlaceOrRecreate"))
+	pods := p.start("agent", 3)
+	large := p.node(2).Name
+	for i := range pods {
+		cpu := "300m"
+		if pods[i].Spec.NodeName == large {
+			cpu = "900m"
+		}
+		p.use(&pods[i], "agent", cpu)
+	}
+	fits := func(pod *corev1.Pod) error {
+		cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+		least, most := int64(300), int64(450)
+		if pod.Spec.NodeName == large {
+			least, most = 900, 1300
+		}
+		if cpu < least || cpu > most {
+			return fmt.Errorf("pod %s on %s requests %dm", pod.Name, pod.Spec.NodeName, cpu)
+		}
+		return nil
+	}
+	p.eventually("each pod has the size of its node", measured+4*resized, all(p.same("agent", pods), func(ctx context.Context) error {
+		now, err := p.running(ctx, "agent", 3)
+		for i := range now {
+			err = errors.Join(err, fits(&now[i]))
+		}
+		return err
+	}))
+	for i := range pods {
+		if err := p.CoreV1().Pods(p.ns).Delete(t.Context(), pods[i].Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.eventually("each new pod starts with the size of its node", resized, func(ctx context.Context) error {
+		now, err := p.running(ctx, "agent", 3)
+		for i := range now {
+			if err = errors.Join(err, fits(&now[i])); now[i].Annotations["vpaInPlaceUpdated"] != "" {
+				err = errors.Join(err, fmt.Errorf("pod %s was resized in place", now[i].Name))
+			}
+		}
+		return err
+	})
 }

@@ -137,7 +137,7 @@ func (s *SizingConfig) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.Usage.OOMBumpRatio, "oom-bump-up-ratio", s.Usage.OOMBumpRatio, "Factor by which the memory of a container is multiplied after an OOM kill. At least 1.")
 	fs.Float64Var(&s.OOMMinBump, "oom-min-bump-up-bytes", s.OOMMinBump, "Minimum increase of memory after an OOM kill, in bytes. At least 0.")
 	fs.BoolVar(&s.Usage.Runs, "size-by-run", s.Usage.Runs, "If true, size the containers of Jobs and CronJobs by the highest usage in each of their last 30 runs, once 3 of them were measured. Otherwise by all samples, like other containers, as upstream does.")
-	fs.DurationVar(&s.RoleHistory, "role-history", s.RoleHistory, "How long the pods with one role must have been measured before they get a size of their own. The annotation podfit.dev/role-label of a VPA names the label with the role. 0s means that all pods of a workload get one size, as in upstream.")
+	fs.DurationVar(&s.RoleHistory, "role-history", s.RoleHistory, "How long the pods with one role must have been measured before they get a size of their own. The annotation podfit.dev/role-label of a VPA names the label with the role; that of a pod of a DaemonSet is the size of its node. 0s means that all pods of a workload get one size, as in upstream.")
 	fs.IntVar(&s.RoundCPUMillicores, "round-cpu-millicores", s.RoundCPUMillicores, "Round recommended CPU up to a multiple of this number of millicores. At least 1.")
 	fs.IntVar(&s.RoundMemoryBytes, "round-memory-bytes", s.RoundMemoryBytes, "Round recommended memory up to a multiple of this number of bytes. At least 1.")
 	fs.BoolVar(&s.Humanize, "humanize-memory", s.Humanize, "Deprecated. If true, write recommended memory with a binary unit such as Mi. Use --round-memory-bytes instead.")

@@ -488,14 +488,14 @@ func replicasDiffer(in *Input) (Situation, bool) {
 						Command: kubectl(a.Namespace, "annotate", "vpa", a.Name, rollout.AnnotationRoleLabel+"="+cluster.PodIndex),
 					}
 				}
-			case !a.SizesByRole():
-				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
-					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
 			case slices.ContainsFunc(in.Pods, a.HasGroups):
 				continue // they are sized apart
 			case a.SizesByNode():
 				s.Text += " All replicas get the same recommendation, which follows the largest ones: pods on nodes of another size are sized apart only" +
 					" if they need less, and once they have been measured for a day (--role-history)."
+			case !a.SizesByRole():
+				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
+					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
 			case !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return a.RoleOf(p) != "" }):
 				s.Text += fmt.Sprintf(" No pod has the label %s that annotation %s names, or podfit does not read the labels of pods of this kind.", a.Rules.RoleLabel, rollout.AnnotationRoleLabel)
 			default:

@@ -381,7 +381,11 @@ func (w *Why) sizeLine() Line {
 	}
 	for _, g := range w.Published.Groups {
 		if amount, set := g.Target.Get(w.Resource); set && w.Published.RoleLabel != "" {
-			texts = append(texts, fmt.Sprintf("pods with %s=%s get %s", w.Published.RoleLabel, g.Role, wording.Figure(w.Resource, float64(amount))))
+			which := fmt.Sprintf("pods with %s=%s", w.Published.RoleLabel, g.Role)
+			if w.Published.RoleLabel == cluster.NodeSize {
+				which = "pods on nodes of the size " + g.Role
+			}
+			texts = append(texts, which+" get "+wording.Figure(w.Resource, float64(amount)))
 		}
 	}
 	if w.Usual > 0 {

@@ -50,7 +50,7 @@ func (m fakeWorld) Governing(w cluster.Workload) *cluster.Autoscaler {
 func (m fakeWorld) Limits(namespace string) policy.Limits { return m.limits[namespace] }
 
 func (m fakeWorld) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
-	out := &cluster.Pod{Key: cluster.Key{Namespace: p.Namespace, Name: p.Name}}
+	out := &cluster.Pod{Key: cluster.Key{Namespace: p.Namespace, Name: p.Name}, Node: p.Spec.NodeName}
 	if o := metav1.GetControllerOf(p); o != nil {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
 		out.Controller = cluster.Workload{Group: group, Kind: o.Kind, Namespace: p.Namespace, Name: o.Name}

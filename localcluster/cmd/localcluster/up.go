@@ -96,6 +96,7 @@ func up() *cobra.Command {
 	f.IntVar(&o.Nodes, "nodes", o.Nodes, "number of nodes")
 	f.IntVar(&o.NodeCPU, "node-cpu", o.NodeCPU, "cores of each node")
 	f.StringVar(&memory, "node-memory", memory, "memory of each node")
+	f.IntVar(&o.LargeNodes, "large-nodes", 0, "number of nodes, the last ones, with four times these cores and this memory")
 	f.StringVar(&o.StateDir, "state-dir", "", "folder of the cluster's state; an existing state is continued (default: a temporary folder, removed at exit)")
 	f.Float64Var(&o.Speed, "speed", o.Speed, "scenario seconds per real second; with 144, a scenario day takes ten minutes")
 	f.StringVar(&o.Scenario, "scenario", "", "path of a file with rules for what containers use")

@@ -26,6 +26,7 @@ type Options struct {
 	Nodes            int
 	NodeCPU          int           // cores
 	NodeMemory       int64         // bytes
+	LargeNodes       int           // how many of the nodes, the last ones, have four times as much
 	StateDir         string        // empty: a temporary folder, removed when the cluster stops
 	Speed            float64       // scenario seconds per second
 	Scenario         string        // path of a scenario file, or empty
@@ -56,6 +57,7 @@ func (o Options) Validate() error {
 		}
 	}
 	check(o.Nodes >= 0 && o.Nodes <= 100, "number of nodes must be 0 to 100, got %d", o.Nodes)
+	check(o.LargeNodes >= 0 && o.LargeNodes <= o.Nodes, "number of large nodes must be 0 to the number of nodes, got %d", o.LargeNodes)
 	check(o.NodeCPU >= 1, "node CPU must be at least 1 core, got %d", o.NodeCPU)
 	check(o.NodeMemory >= 512<<20, "node memory must be at least 512Mi, got %d bytes", o.NodeMemory)
 	check(o.Speed > 0 && o.Speed <= 100000, "speed must be above 0 and at most 100000, got %v", o.Speed)
@@ -420,7 +422,11 @@ func (c *Cluster) describeNodes() error {
 	}
 	nodes := []m{}
 	for i, name := range c.Info.Nodes {
-		nodes = append(nodes, m{"name": name, "index": i, "kubeconfig": c.path(name + ".kubeconfig"), "port": c.Info.Ports.Kubelets[i], "root": c.path("nodes", name)})
+		times := 1
+		if i >= c.options.Nodes-c.options.LargeNodes {
+			times = 4
+		}
+		nodes = append(nodes, m{"name": name, "index": i, "times": times, "kubeconfig": c.path(name + ".kubeconfig"), "port": c.Info.Ports.Kubelets[i], "root": c.path("nodes", name)})
 	}
 	text, err := json.MarshalIndent(m{
 		"nodes": nodes, "cores": c.options.NodeCPU, "memory": c.options.NodeMemory,

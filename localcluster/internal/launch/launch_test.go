@@ -219,6 +219,7 @@ func TestOptions_invalidValues_areRefused(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Options){
 		"nodes":          func(o *Options) { o.Nodes = -1 },
+		"large nodes":    func(o *Options) { o.LargeNodes = 4 },
 		"cores":          func(o *Options) { o.NodeCPU = 0 },
 		"memory":         func(o *Options) { o.NodeMemory = 1 },
 		"speed":          func(o *Options) { o.Speed = 0 },

@@ -41,6 +41,7 @@ type Node struct {
 	Index      int    `json:"index"`
 	Kubeconfig string `json:"kubeconfig"`
 	Port       int32  `json:"port"`
+	Times      int    `json:"times"` // how often it has the cores and the memory of the configuration
 	Root       string `json:"root"`
 }
 
@@ -73,6 +74,9 @@ func Run(ctx context.Context, file string) error {
 
 	var runtimes []*engine.Runtime
 	for _, n := range c.Nodes {
+		c := c
+		c.Cores *= n.Times
+		c.Memory *= int64(n.Times)
 		m := &machine.Machine{Cores: float64(c.Cores), Memory: c.Memory}
 		r := engine.NewRuntime(n.Name, n.Index, m, c.Clock, stage)
 		if err := startKubelet(ctx, c, n, r); err != nil {

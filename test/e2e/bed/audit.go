@@ -208,6 +208,9 @@ func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string)
 	out := invariant.Autoscaler{At: at, Namespace: o.Namespace, Name: o.Name, Writer: writer, RoleLabel: o.Annotations["podfit.dev/role-label"]}
 	if t := o.Spec.TargetRef; t != nil {
 		out.Target = invariant.Ref{Kind: t.Kind, Namespace: o.Namespace, Name: t.Name}
+		if t.Kind == "DaemonSet" && out.RoleLabel == "" {
+			out.RoleLabel = invariant.NodeSize
+		}
 	}
 	if u := o.Spec.UpdatePolicy; u != nil && u.MinReplicas != nil {
 		out.MinReplicas = int(*u.MinReplicas)

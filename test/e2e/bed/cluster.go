@@ -29,6 +29,7 @@ type Options struct {
 	Nodes       int
 	NodeCPU     int // cores
 	NodeMemory  string
+	LargeNodes  int           // how many of the nodes, the last ones, have four times as much
 	Metrics     time.Duration // scrape interval of metrics-server
 	Audit       bool          // write the audit log that Witness needs
 	Prometheus  bool          // run Prometheus, which scrapes cAdvisor of the kubelets
@@ -133,7 +134,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	args := []string{
 		"up", "--state-dir=" + filepath.Join(c.Dir, "cluster"), "--ready-file=" + ready,
 		"--nodes=" + strconv.Itoa(o.Nodes), "--node-cpu=" + strconv.Itoa(o.NodeCPU), "--node-memory=" + o.NodeMemory,
-		"--metric-resolution=" + o.Metrics.String(),
+		"--large-nodes=" + strconv.Itoa(o.LargeNodes), "--metric-resolution=" + o.Metrics.String(),
 	}
 	if o.Audit {
 		policy := filepath.Join(c.Dir, "audit-policy.yaml")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -33,6 +34,7 @@ import (
 // controllers and PodDisruptionBudgets from watches.
 type Witness struct {
 	cluster *Cluster
+	sizes   map[string]string // of the nodes, as podfit names them
 
 	reading sync.Mutex // guards the audit log
 	read    int64      // offset of the first byte that was not read
@@ -50,6 +52,10 @@ func (c *Cluster) Witness(ctx context.Context) (*Witness, error) {
 		return nil, errors.New("the cluster has no audit log")
 	}
 	w := &Witness{cluster: c, facts: auditFacts{writers: map[string]string{}}}
+	var err error
+	if w.sizes, err = c.nodeSizes(ctx); err != nil {
+		return nil, err
+	}
 	f := informers.NewSharedInformerFactory(c, 0)
 	watched := []cache.SharedIndexInformer{
 		f.Core().V1().Pods().Informer(), f.Apps().V1().ReplicaSets().Informer(), f.Apps().V1().StatefulSets().Informer(),
@@ -90,7 +96,12 @@ func (w *Witness) saw(o any, gone bool) {
 	}
 	switch o := o.(type) {
 	case *corev1.Pod:
-		w.log.Pods = append(w.log.Pods, podFact(o, at, gone))
+		p := podFact(o, at, gone)
+		if p.Controller.Kind == "DaemonSet" {
+			p.Labels = maps.Clone(p.Labels)
+			p.Labels[invariant.NodeSize] = w.sizes[o.Spec.NodeName]
+		}
+		w.log.Pods = append(w.log.Pods, p)
 	case *appsv1.ReplicaSet:
 		controller("ReplicaSet", &o.ObjectMeta, replicas(o.Spec.Replicas))
 	case *appsv1.StatefulSet:
@@ -108,6 +119,27 @@ func (w *Witness) saw(o any, gone bool) {
 			At: at, Namespace: o.Namespace, Name: o.Name, Selector: s, Healthy: int(o.Status.DesiredHealthy), Gone: gone,
 		})
 	}
+}
+
+// nodeSizes returns the sizes of the nodes in steps of powers of two.
+func (c *Cluster) nodeSizes(ctx context.Context) (map[string]string, error) {
+	all, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i := range all.Items {
+		n := &all.Items[i]
+		cores, gib := 1, 1
+		for float64(cores) < n.Status.Allocatable.Cpu().AsApproximateFloat64() {
+			cores *= 2
+		}
+		for float64(gib)*(1<<30) < n.Status.Allocatable.Memory().AsApproximateFloat64() {
+			gib *= 2
+		}
+		out[n.Name] = fmt.Sprintf("%dcpu-%dGi", cores, gib)
+	}
+	return out, nil
 }
 
 func replicas(n *int32) int {

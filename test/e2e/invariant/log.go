@@ -109,7 +109,11 @@ type Range struct {
 	OfRoles                       map[string]Amounts // the targets of pods with some roles
 }
 
-// forRole returns the VPA with the ranges of a pod with a role: podfit keeps such pods from 15 % below to 20 % above their target.
+// NodeSize is the label with the size of the node of a pod of a DaemonSet, which the log has and Kubernetes does not.
+const NodeSize = "podfit.dev/node-size"
+
+// forRole returns the VPA with the ranges of a pod with a role: podfit keeps such pods from 15 % below to 20 % above their target. If the role is the
+// size of the node, the range is in proportion to the target.
 func (a *Autoscaler) forRole(p *Pod) *Autoscaler {
 	role := p.Labels[a.RoleLabel]
 	if role == "" {
@@ -123,7 +127,11 @@ func (a *Autoscaler) forRole(p *Pod) *Autoscaler {
 		for _, of := range r.OfRoles {
 			for res := range of {
 				if own, ok := r.OfRoles[role][res]; ok {
+					r.Lower[res], r.Upper[res] = r.Lower[res]*own/r.Target[res], r.Upper[res]*own/r.Target[res]
 					r.Target[res] = own
+				}
+				if a.RoleLabel == NodeSize {
+					continue
 				}
 				r.Lower[res], r.Upper[res] = r.Target[res]*85/100, r.Target[res]*120/100
 			}

@@ -302,6 +302,13 @@ func TestForRole_podHasASizeByItsRole_rangeIsCloseToIt(t *testing.T) {
 			t.Errorf("%q: %v, want %v", role, got, want)
 		}
 	}
+	a.RoleLabel, a.Ranges[0].OfRoles = NodeSize, map[string]Amounts{"4cpu-16Gi": {"cpu": 100}}
+	for size, want := range map[string][3]int64{"4cpu-16Gi": {1, 100, 900}, "64cpu-256Gi": {10, 1000, 9000}} {
+		r := a.forRole(&Pod{Labels: map[string]string{NodeSize: size}}).Ranges[0]
+		if got := [3]int64{r.Lower["cpu"], r.Target["cpu"], r.Upper["cpu"]}; got != want {
+			t.Errorf("%q: %v, want %v", size, got, want)
+		}
+	}
 	if a.Ranges[0].Target["cpu"] != 1000 {
 		t.Error("the recommendation of the VPA has changed")
 	}

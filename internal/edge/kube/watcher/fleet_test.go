@@ -5,6 +5,7 @@ package watcher
 
 import (
 	"log/slog"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -66,5 +67,38 @@ func TestFleet_newNodesAreNotRead_podsAreNotScaled(t *testing.T) {
 	kubetest.Eventually(t, "a read has failed", func() bool { return f.Refusals("GET "+nodePoolsPath) > 0 })
 	if sizes := Fleet(w, FleetOptions{Scale: true}).For(cluster.NodeSelector{}, nil, false); sizes != nil {
 		t.Errorf("sizes %v, want nil", sizes)
+	}
+}
+
+func TestWorld_vpaOfDaemonSet_hasTheSizesOfNodes(t *testing.T) {
+	w := NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Nodes: true})
+	put := func(name string, cores int64) {
+		w.nodes.Put(cluster.Key{Name: name}, cluster.Node{Name: name, Allocatable: cluster.Amounts(cores*1000, 8<<30)})
+	}
+	for _, kind := range []string{"DaemonSet", "Deployment"} {
+		key := cluster.Key{Namespace: "shop", Name: strings.ToLower(kind)}
+		w.autoscalers.Put(key, &autoscalerEntry{Autoscaler: &cluster.Autoscaler{
+			Key: key, UID: kind, Mode: cluster.Recreate, Target: cluster.Workload{Group: "apps", Kind: kind, Namespace: "shop", Name: "web"},
+		}})
+	}
+	check := func(step string, want map[string]string) {
+		t.Helper()
+		for _, a := range append(w.Autoscalers(), w.Governing(cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "shop", Name: "web"})) {
+			if a.Target.Kind == "DaemonSet" && !maps.Equal(a.NodeSizes, want) || a.Target.Kind == "Deployment" && a.NodeSizes != nil {
+				t.Errorf("%s: %s has %v, want %v", step, a.Key, a.NodeSizes, want)
+			}
+		}
+	}
+	check("no node", nil)
+	put("n1", 4)
+	put("n2", 60)
+	before := w.Autoscalers()[0].NodeSizes
+	check("two nodes", map[string]string{"n1": "4cpu-8Gi", "n2": "64cpu-8Gi"})
+	put("n1", 8)
+	check("a node is larger", map[string]string{"n1": "8cpu-8Gi", "n2": "64cpu-8Gi"})
+	w.nodes.Remove(cluster.Key{Name: "n2"})
+	check("a node is removed", map[string]string{"n1": "8cpu-8Gi"})
+	if !maps.Equal(before, map[string]string{"n1": "4cpu-8Gi", "n2": "64cpu-8Gi"}) {
+		t.Errorf("sizes that a pass uses have changed: %v", before)
 	}
 }
