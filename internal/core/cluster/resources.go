@@ -33,13 +33,16 @@ func (r Resource) String() string {
 	return fmt.Sprintf("resource(%d)", uint8(r))
 }
 
-// InUnits returns an amount in cores or bytes.
-func (r Resource) InUnits(amount int64) float64 {
-	if r == CPU {
-		return float64(amount) / 1000
+// Pick returns the value that belongs to a resource.
+func Pick[T any](res Resource, cpu, memory T) T {
+	if res == CPU {
+		return cpu
 	}
-	return float64(amount)
+	return memory
 }
+
+// InUnits returns an amount in cores or bytes.
+func (r Resource) InUnits(amount int64) float64 { return float64(amount) / Pick(r, 1000.0, 1) }
 
 // ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
@@ -99,12 +102,7 @@ func (r Resources) Get(res Resource) (int64, bool) {
 }
 
 // Amount returns the amount of one resource in its unit, zero if absent.
-func (r Resources) Amount(res Resource) int64 {
-	if res == CPU {
-		return r.CPU
-	}
-	return r.Memory
-}
+func (r Resources) Amount(res Resource) int64 { return Pick(res, r.CPU, r.Memory) }
 
 // Set returns r with the amount of one resource replaced.
 func (r Resources) Set(res Resource, amount int64) Resources {
