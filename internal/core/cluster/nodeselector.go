@@ -133,6 +133,28 @@ func (ts Tolerations) Tolerate(taints []Taint) bool {
 	return true
 }
 
+// A Reach identifies the nodes that may take a pod: pods with the same one may run on the same nodes.
+type Reach struct {
+	Place     Place
+	Tolerance Tolerance
+}
+
+// Reach returns which nodes may take the pod.
+func (p *Pod) Reach() Reach { return Reach{p.Place, p.Tolerance} }
+
+// SelectorOf returns the selector of a place from a list that begins with that of Selected. It is not known if it is not evaluated, or newer than
+// the list.
+func SelectorOf(all []NodeSelector, place Place) (s NodeSelector, known bool) {
+	i := int(place) - int(Selected)
+	if place == Somewhere || i >= len(all) {
+		return s, false
+	}
+	if i >= 0 {
+		s = all[i]
+	}
+	return s, true
+}
+
 // poolLabels are the labels of nodes that name their pool, the most specific first.
 var poolLabels = [...]string{
 	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool",

@@ -152,7 +152,7 @@ func (c *Config) fill(wanted map[usage.Ref]cluster.Resources) (needed []bool, st
 	sizes := placement.SizesOf(c.Nodes, c.Selectors, c.Tolerations, nil)
 	for i := range items {
 		pod := items[i].pod
-		accepts, _ := sizes.Accepting(placement.KeyOf(pod))
+		accepts, _ := sizes.Accepting(pod.Reach())
 		at := tree.place(items[i].requests, func(node int) bool {
 			n := &c.Nodes[node]
 			return capacity.Schedulable(n) && accepts(n) || !capacity.Schedulable(n) && n.Name == pod.Node
