@@ -180,9 +180,4 @@ func (r *ResourcePlan) givesBack() string {
 	return text
 }
 
-func workloads(n int) string {
-	if n == 1 {
-		return "1 workload"
-	}
-	return fmt.Sprintf("%d workloads", n)
-}
+func workloads(n int) string { return fmt.Sprintf("%d %s", n, wording.Form(n, "workload", "workloads")) }

@@ -195,9 +195,7 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 			d = b.Duration
 		}
 		if end := pod.ReadySince.Add(d); d > 0 && !now.After(end) {
-			if until.IsZero() || end.Before(until) {
-				until = end
-			}
+			until = cluster.Earliest(until, end)
 			continue
 		}
 		unboosted := Fitted{

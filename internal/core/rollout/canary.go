@@ -192,9 +192,7 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	good, waiting := 0, 0
 	for _, p := range canaries {
 		since := s.Since
-		if p.Created.After(since) {
-			since = p.Created
-		}
+		since = cluster.Latest(since, p.Created)
 		late := now.Sub(since) >= watch
 		switch {
 		case s.isOOMKilled(p):
