@@ -180,4 +180,6 @@ func (r *ResourcePlan) givesBack() string {
 	return text
 }
 
-func workloads(n int) string { return fmt.Sprintf("%d %s", n, wording.Form(n, "workload", "workloads")) }
+func workloads(n int) string {
+	return fmt.Sprintf("%d %s", n, wording.Form(n, "workload", "workloads"))
+}
