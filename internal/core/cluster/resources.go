@@ -229,7 +229,7 @@ func ParseAmount(res Resource, text string) (int64, error) {
 func (p *Pod) Requested() Resources {
 	total := p.Total(func(i int) Resources {
 		requests, _ := p.Containers[i].Running()
-		return larger(requests, p.Containers[i].Requests)
+		return requests.Highest(p.Containers[i].Requests)
 	})
 	if p.PodLevel != nil {
 		total = p.PodLevel.Requests.Or(total)
@@ -246,7 +246,7 @@ func (p *Pod) Total(of func(i int) Resources) Resources {
 		amounts := of(i)
 		switch p.Containers[i].Role {
 		case Init:
-			initial = larger(initial, sidecars.Add(amounts))
+			initial = initial.Highest(sidecars.Add(amounts))
 			continue
 		case Sidecar, FixedSidecar:
 			sidecars = sidecars.Add(amounts)
@@ -254,10 +254,5 @@ func (p *Pod) Total(of func(i int) Resources) Resources {
 		}
 		total = total.Add(amounts)
 	}
-	return larger(total, initial)
-}
-
-// larger returns the larger amount of each resource.
-func larger(a, b Resources) Resources {
-	return Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory), Has: a.Has | b.Has}
+	return total.Highest(initial)
 }
