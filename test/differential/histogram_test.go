@@ -98,7 +98,7 @@ func TestHistogram_randomOperations_equalUpstream(t *testing.T) {
 				if len(added) > 0 {
 					s := rapid.SampledFrom(added).Draw(t, "sample")
 					h.upstream.SubtractSample(s.value, s.weight, s.at)
-					h.podfit.Subtract(s.value, s.weight, s.at)
+					h.podfit.SubtractNanos(s.value, s.weight, s.at.UnixNano())
 				}
 			case 2: // upstream's Merge changes its argument, so each is used only once
 				o := fresh()
@@ -106,7 +106,7 @@ func TestHistogram_randomOperations_equalUpstream(t *testing.T) {
 					s := draw()
 					s.at = s.at.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "hours")) * time.Hour)
 					o.upstream.AddSample(s.value, s.weight, s.at)
-					o.podfit.Add(s.value, s.weight, s.at)
+					o.podfit.AddNanos(s.value, s.weight, s.at.UnixNano())
 				}
 				h.upstream.Merge(o.upstream)
 				if err := h.podfit.Merge(&o.podfit); err != nil {
@@ -132,7 +132,7 @@ func TestHistogram_randomOperations_equalUpstream(t *testing.T) {
 			default:
 				s := draw()
 				h.upstream.AddSample(s.value, s.weight, s.at)
-				h.podfit.Add(s.value, s.weight, s.at)
+				h.podfit.AddNanos(s.value, s.weight, s.at.UnixNano())
 				added = append(added, s)
 			}
 			h.compare(t)

@@ -157,12 +157,8 @@ type collected struct {
 
 // add adds a sample of which some resources were accepted.
 func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
-	if e.From.IsZero() || s.At.Before(e.From) {
-		e.From = s.At
-	}
-	if s.At.After(e.To) {
-		e.To = s.At
-	}
+	e.From = cluster.Earliest(e.From, s.At)
+	e.To = cluster.Latest(e.To, s.At)
 	e.Samples++
 	e.mark(s.At.Unix() / 3600)
 	if taken.Has(cluster.CPU) {

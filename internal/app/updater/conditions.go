@@ -127,9 +127,7 @@ const pauseShownAfter = 2 * time.Minute
 
 // summarizePause makes the conditions Updating show that the updater changes no pods, because what the last pass wrote is outdated.
 func (u *updater) summarizePause(now time.Time, why string) {
-	if u.pausedSince.IsZero() || now.Before(u.pausedSince) {
-		u.pausedSince = now
-	}
+	u.pausedSince = cluster.Earliest(u.pausedSince, now)
 	if u.conditions.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
 		return
 	}

@@ -56,9 +56,7 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 	}
 	waits := waitsOf(decisions, inProgress)
 	waits.Requests = u.capacity.AwaitsRequest()
-	if at := u.capacity.NextRead(now); !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
-		waits.At = at
-	}
+	waits.At = cluster.Earliest(waits.At, u.capacity.NextRead(now))
 	u.waits.AwaitChanges(waits)
 }
 
@@ -73,8 +71,8 @@ func waitsOf(decisions []decision.Decision, inProgress *surge.State) watcher.Wai
 			waits.Surging[d.Pod.Controller] = true
 		}
 		waits.LargerNode = waits.LargerNode || d.Do == decision.Leave && (d.Reason.Code == decision.NoNodeFits || isHeldToNode(d))
-		if at := d.Reason.Until; d.Do == decision.Leave && d.Reason.Code == decision.NotReady && !at.IsZero() && (waits.At.IsZero() || at.Before(waits.At)) {
-			waits.At = at
+		if d.Do == decision.Leave && d.Reason.Code == decision.NotReady {
+			waits.At = cluster.Earliest(waits.At, d.Reason.Until)
 		}
 		switch {
 		case d.Do != decision.Leave:

@@ -57,9 +57,7 @@ func (m *pendingTimes) observe(now time.Time, decisions []decision.Decision, rep
 	measured := map[string]bool{}
 	for i := range decisions {
 		p := decisions[i].Pod
-		if p.Created.After(m.newest[p.Controller]) {
-			m.newest[p.Controller] = p.Created
-		}
+		m.newest[p.Controller] = cluster.Latest(m.newest[p.Controller], p.Created)
 		waiting := m.evictions[p.Controller]
 		if len(waiting) == 0 || !p.Created.After(waiting[0].newest) {
 			continue

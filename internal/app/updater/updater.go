@@ -485,9 +485,8 @@ func actedOn(decisions []decision.Decision, steps []headroom.Step) []ledger.Acti
 		return nil
 	}
 	for i := range decisions {
-		n, acted := index[decisions[i].Pod.Workload()]
-		if acted && decisions[i].Pod.Created.After(out[n].Newest) {
-			out[n].Newest = decisions[i].Pod.Created
+		if n, acted := index[decisions[i].Pod.Workload()]; acted {
+			out[n].Newest = cluster.Latest(out[n].Newest, decisions[i].Pod.Created)
 		}
 	}
 	return out

@@ -123,9 +123,9 @@ func (f *fake) Checkpoint(context.Context, checkpoint.Key) (usage.Checkpoint, bo
 		return *f.saved, true, nil
 	}
 	h := histogram.New(histogram.Memory, time.Hour)
-	h.Add(3e8, 1, time.Now())
+	h.AddNanos(3e8, 1, time.Now().UnixNano())
 	c := histogram.New(histogram.CPU, time.Hour)
-	c.Add(0.3, 1, time.Now())
+	c.AddNanos(0.3, 1, time.Now().UnixNano())
 	return usage.Checkpoint{CPU: c.Checkpoint(), Memory: h.Checkpoint(), Samples: 7}, f.found, f.storeErr
 }
 

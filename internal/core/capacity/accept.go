@@ -114,11 +114,9 @@ func (x *nodeIndex) accepting(p *cluster.Pod) []acceptor {
 
 // matching returns the nodes of each kind that a place selects. A kind without such a node is not among them.
 func (x *nodeIndex) matching(place cluster.Place) []nodeKind {
-	var s cluster.NodeSelector
-	if i := int(place) - int(cluster.Selected); i >= len(x.Selectors) {
+	s, known := cluster.SelectorOf(x.Selectors, place)
+	if !known && place != cluster.Somewhere {
 		return nil
-	} else if i >= 0 {
-		s = x.Selectors[i]
 	}
 	candidates := x.classes
 	if len(s.Terms) > 0 {

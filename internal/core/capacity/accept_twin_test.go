@@ -54,7 +54,7 @@ func TestNodeIndex_randomClusters_samePoolsAsComparisonWithEachNode(t *testing.T
 			}
 			slices.Sort(s.Labels)
 			if r.IntN(3) == 0 {
-				s.Terms = []cluster.NodeTerm{{{Prefix: pick("zone=", "host=", ""), Op: cluster.NodeOp(r.IntN(4)), Values: []string{pick("a", "n0", "n1")}}}}
+				s.Terms = []cluster.NodeTerm{{{Prefix: pick("zone=", "host=", ""), Op: cluster.SelectorOp(r.IntN(4)), Values: []string{pick("a", "n0", "n1")}}}}
 			}
 			w.Selectors = append(w.Selectors, s)
 		}

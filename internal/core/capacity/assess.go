@@ -181,8 +181,5 @@ func (r *ResourcePlan) givesBack() string {
 }
 
 func workloads(n int) string {
-	if n == 1 {
-		return "1 workload"
-	}
-	return fmt.Sprintf("%d workloads", n)
+	return fmt.Sprintf("%d %s", n, wording.Form(n, "workload", "workloads"))
 }

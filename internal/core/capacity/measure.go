@@ -229,18 +229,17 @@ func (m *measurer) addPending() {
 		return
 	}
 	nodes := newNodeIndex(m.World, m.names)
-	accepted := map[acceptance][]acceptor{}
+	accepted := map[cluster.Reach][]acceptor{}
 	type chosen struct {
 		pool *tally
 		pod  *cluster.Pod
 	}
 	var all []chosen
 	for _, p := range m.pending {
-		kind := acceptance{p.Place, p.Tolerance}
-		candidates, known := accepted[kind]
+		candidates, known := accepted[p.Reach()]
 		if !known {
 			candidates = nodes.accepting(p)
-			accepted[kind] = candidates
+			accepted[p.Reach()] = candidates
 		}
 		if p.Node == "" { // a pod that is on a node was not too large
 			requests := p.Requested()
@@ -266,12 +265,6 @@ func (m *measurer) addPending() {
 		c.pool.Pending++
 		m.count(c.pool, c.pod, c.pod.Requested())
 	}
-}
-
-// An acceptance is what decides which nodes accept a pod.
-type acceptance struct {
-	place     cluster.Place
-	tolerance cluster.Tolerance
 }
 
 // requestedShare returns the larger share of the capacity that is requested.

@@ -32,16 +32,34 @@ type Requirement struct {
 	Values []string // for In and NotIn
 }
 
-// A SelectorOp is an operator of a label selector.
+// A SelectorOp is an operator of a label selector or of a node affinity.
 type SelectorOp uint8
 
-// The operators.
+// The operators. Above and Below are those of node affinities only.
 const (
 	In SelectorOp = iota
 	NotIn
 	Exists
 	DoesNotExist
+	Above // the value is an integer greater than NodeRequirement.Bound (Gt)
+	Below // the value is an integer less than NodeRequirement.Bound (Lt)
 )
+
+// holds reports whether an operator other than Above and Below holds for the value of a label, if that exists.
+func (op SelectorOp) holds(value string, exists bool, values []string) bool {
+	switch op {
+	case In:
+		return exists && slices.Contains(values, value)
+	case NotIn:
+		return !exists || !slices.Contains(values, value)
+	case Exists:
+		return exists
+	case DoesNotExist:
+		return !exists
+	case Above, Below:
+	}
+	return false
+}
 
 // Matches reports whether the selector selects a pod with the given labels, each as "key=value".
 func (s Selector) Matches(labels []string) bool {
@@ -58,15 +76,5 @@ func (r Requirement) holds(labels []string) bool {
 			value, exists = v, true
 		}
 	}
-	switch r.Op {
-	case In:
-		return exists && slices.Contains(r.Values, value)
-	case NotIn:
-		return !exists || !slices.Contains(r.Values, value)
-	case Exists:
-		return exists
-	case DoesNotExist:
-		return !exists
-	}
-	return false
+	return r.Op.holds(value, exists, r.Values)
 }

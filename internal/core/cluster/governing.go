@@ -42,13 +42,10 @@ func (a *Autoscaler) CompareAge(b *Autoscaler) int {
 
 // Oldest returns the autoscaler that precedes all others, or nil if there is none. The order of the input does not matter.
 func Oldest(as []*Autoscaler) *Autoscaler {
-	var oldest *Autoscaler
-	for _, a := range as {
-		if oldest == nil || a.CompareAge(oldest) < 0 {
-			oldest = a
-		}
+	if len(as) == 0 {
+		return nil
 	}
-	return oldest
+	return slices.MinFunc(as, (*Autoscaler).CompareAge)
 }
 
 // Responsible returns the autoscaler that governs a workload, or the oldest if none changes pods; nil if there is none.
@@ -80,9 +77,7 @@ func Gather(as []*Autoscaler, pods []*Pod, startupBoost bool) []Governed {
 		}
 		a, known := governing[p.Top]
 		if !known {
-			if a = Governing(byTarget[p.Top], startupBoost); a == nil {
-				a = Oldest(byTarget[p.Top])
-			}
+			a = Responsible(byTarget[p.Top], startupBoost)
 			governing[p.Top] = a
 		}
 		if a != nil {

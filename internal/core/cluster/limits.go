@@ -3,6 +3,8 @@
 
 package cluster
 
+import "cmp"
+
 // LimitRange is the combination of the LimitRange objects of one namespace: the lowest maximum, the highest minimum and the
 // last default of each type. The zero value has no bounds.
 type LimitRange struct {
@@ -54,8 +56,6 @@ func (r LimitRule) Under(profile LimitRule) LimitRule {
 	if r.Set {
 		return r
 	}
-	if r.Problem != "" {
-		profile.Problem = r.Problem
-	}
+	profile.Problem = cmp.Or(r.Problem, profile.Problem)
 	return profile
 }

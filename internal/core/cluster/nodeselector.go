@@ -22,23 +22,10 @@ type NodeTerm []NodeRequirement
 // A NodeRequirement is a condition on one label of a node, or on its name.
 type NodeRequirement struct {
 	Prefix string // the key of the label and "="; "" for the name of the node
-	Op     NodeOp
-	Values []string // for NodeIn and NodeNotIn
-	Bound  int64    // for NodeAbove and NodeBelow
+	Op     SelectorOp
+	Values []string // for In and NotIn
+	Bound  int64    // for Above and Below
 }
-
-// A NodeOp compares the label of a node with the values of a NodeRequirement, as the operators of node affinity do.
-type NodeOp uint8
-
-// The operators.
-const (
-	NodeIn NodeOp = iota
-	NodeNotIn
-	NodeExists
-	NodeDoesNotExist
-	NodeAbove // the value is an integer greater than Bound (Gt)
-	NodeBelow // the value is an integer less than Bound (Lt)
-)
 
 // Matches reports whether a node is selected.
 func (n *Node) Matches(s NodeSelector) bool {
@@ -51,12 +38,7 @@ func (n *Node) Matches(s NodeSelector) bool {
 }
 
 func (n *Node) meets(t NodeTerm) bool {
-	for i := range t {
-		if !t[i].holds(n) {
-			return false
-		}
-	}
-	return len(t) > 0
+	return len(t) > 0 && !slices.ContainsFunc(t, func(r NodeRequirement) bool { return !r.holds(n) })
 }
 
 func (r *NodeRequirement) holds(n *Node) bool {
@@ -65,23 +47,11 @@ func (r *NodeRequirement) holds(n *Node) bool {
 	if r.Prefix != "" {
 		value, exists = n.label(r.Prefix)
 	}
-	switch r.Op {
-	case NodeIn:
-		return exists && slices.Contains(r.Values, value)
-	case NodeNotIn:
-		return !exists || !slices.Contains(r.Values, value)
-	case NodeExists:
-		return exists
-	case NodeDoesNotExist:
-		return !exists
-	case NodeAbove, NodeBelow:
-		v, err := strconv.ParseInt(value, 10, 64)
-		if !exists || err != nil {
-			return false
-		}
-		return r.Op == NodeAbove && v > r.Bound || r.Op == NodeBelow && v < r.Bound
+	if r.Op != Above && r.Op != Below {
+		return r.Op.holds(value, exists, r.Values)
 	}
-	return false
+	v, err := strconv.ParseInt(value, 10, 64)
+	return exists && err == nil && (r.Op == Above && v > r.Bound || r.Op == Below && v < r.Bound)
 }
 
 // label returns the value of the label that begins with a prefix, which ends with "=".
@@ -131,6 +101,28 @@ func (ts Tolerations) Tolerate(taints []Taint) bool {
 		}
 	}
 	return true
+}
+
+// A Reach identifies the nodes that may take a pod: pods with the same one may run on the same nodes.
+type Reach struct {
+	Place     Place
+	Tolerance Tolerance
+}
+
+// Reach returns which nodes may take the pod.
+func (p *Pod) Reach() Reach { return Reach{p.Place, p.Tolerance} }
+
+// SelectorOf returns the selector of a place from a list that begins with that of Selected. It is not known if it is not evaluated, or newer than
+// the list.
+func SelectorOf(all []NodeSelector, place Place) (s NodeSelector, known bool) {
+	i := int(place) - int(Selected)
+	if place == Somewhere || i >= len(all) {
+		return s, false
+	}
+	if i >= 0 {
+		s = all[i]
+	}
+	return s, true
 }
 
 // poolLabels are the labels of nodes that name their pool, the most specific first.

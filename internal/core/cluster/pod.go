@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"encoding/hex"
 	"hash/fnv"
 	"math"
 	"regexp"
@@ -387,12 +388,7 @@ func PlaceholderOf(p *Pod) Key { return PlaceholderFor(p.Namespace, p.UID) }
 
 // PlaceholderFor is PlaceholderOf for a pod of which only the namespace and the UID are known.
 func PlaceholderFor(namespace, uid string) Key {
-	const digits = "0123456789abcdef"
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(uid)) // never fails
-	name := []byte(placeholderPrefix)
-	for _, b := range h.Sum(nil) {
-		name = append(name, digits[b>>4], digits[b&15])
-	}
-	return Key{Namespace: namespace, Name: string(name)}
+	return Key{Namespace: namespace, Name: placeholderPrefix + hex.EncodeToString(h.Sum(nil))}
 }

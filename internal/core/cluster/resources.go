@@ -33,13 +33,16 @@ func (r Resource) String() string {
 	return fmt.Sprintf("resource(%d)", uint8(r))
 }
 
-// InUnits returns an amount in cores or bytes.
-func (r Resource) InUnits(amount int64) float64 {
-	if r == CPU {
-		return float64(amount) / 1000
+// Pick returns the value that belongs to a resource.
+func Pick[T any](res Resource, cpu, memory T) T {
+	if res == CPU {
+		return cpu
 	}
-	return float64(amount)
+	return memory
 }
+
+// InUnits returns an amount in cores or bytes.
+func (r Resource) InUnits(amount int64) float64 { return float64(amount) / Pick(r, 1000.0, 1) }
 
 // ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
@@ -99,12 +102,7 @@ func (r Resources) Get(res Resource) (int64, bool) {
 }
 
 // Amount returns the amount of one resource in its unit, zero if absent.
-func (r Resources) Amount(res Resource) int64 {
-	if res == CPU {
-		return r.CPU
-	}
-	return r.Memory
-}
+func (r Resources) Amount(res Resource) int64 { return Pick(res, r.CPU, r.Memory) }
 
 // Set returns r with the amount of one resource replaced.
 func (r Resources) Set(res Resource, amount int64) Resources {
@@ -231,7 +229,7 @@ func ParseAmount(res Resource, text string) (int64, error) {
 func (p *Pod) Requested() Resources {
 	total := p.Total(func(i int) Resources {
 		requests, _ := p.Containers[i].Running()
-		return larger(requests, p.Containers[i].Requests)
+		return requests.Highest(p.Containers[i].Requests)
 	})
 	if p.PodLevel != nil {
 		total = p.PodLevel.Requests.Or(total)
@@ -248,7 +246,7 @@ func (p *Pod) Total(of func(i int) Resources) Resources {
 		amounts := of(i)
 		switch p.Containers[i].Role {
 		case Init:
-			initial = larger(initial, sidecars.Add(amounts))
+			initial = initial.Highest(sidecars.Add(amounts))
 			continue
 		case Sidecar, FixedSidecar:
 			sidecars = sidecars.Add(amounts)
@@ -256,10 +254,5 @@ func (p *Pod) Total(of func(i int) Resources) Resources {
 		}
 		total = total.Add(amounts)
 	}
-	return larger(total, initial)
-}
-
-// larger returns the larger amount of each resource.
-func larger(a, b Resources) Resources {
-	return Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory), Has: a.Has | b.Has}
+	return total.Highest(initial)
 }

@@ -130,8 +130,6 @@ func (c Canary) Under(profile Canary) Canary {
 	if c.Watch > 0 {
 		profile.Watch = c.Watch
 	}
-	if c.Problem != "" {
-		profile.Problem = c.Problem
-	}
+	profile.Problem = cmp.Or(c.Problem, profile.Problem)
 	return profile
 }

@@ -3,6 +3,8 @@
 
 package cluster
 
+import "cmp"
+
 // A RuntimeKind is the language runtime of a container.
 type RuntimeKind uint8
 
@@ -71,10 +73,7 @@ func (g RuntimeGuards) Under(profile RuntimeGuards) RuntimeGuards {
 	if g.Set {
 		return g
 	}
-	out := profile
-	out.InjectCPUCount = g.InjectCPUCount
-	if g.Problem != "" {
-		out.Problem = g.Problem
-	}
-	return out
+	profile.InjectCPUCount = g.InjectCPUCount
+	profile.Problem = cmp.Or(g.Problem, profile.Problem)
+	return profile
 }

@@ -48,10 +48,7 @@ func (TimeOfDay) Amount(state usage.Extension, r cluster.Resource, now time.Time
 	if !ok {
 		return 0
 	}
-	period := m.memoryPeriod
-	if r == cluster.CPU {
-		period = m.cpuPeriod
-	}
+	period := cluster.Pick(r, m.cpuPeriod, m.memoryPeriod)
 	return amount(expected(m.Peaks(r), int(now.Unix()/3600), 24*int(period), to), r, to)
 }
 

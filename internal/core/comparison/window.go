@@ -87,12 +87,7 @@ func withMargin(v float64, to *derivation.Recorder) float64 {
 }
 
 // Peaks returns the hourly peaks of a resource.
-func (m *window) Peaks(r cluster.Resource) *hourly.Peaks {
-	if r == cluster.CPU {
-		return &m.cpu
-	}
-	return &m.memory
-}
+func (m *window) Peaks(r cluster.Resource) *hourly.Peaks { return cluster.Pick(r, &m.cpu, &m.memory) }
 
 // Observe adds a sample.
 func (m *window) Observe(s usage.Sample, taken cluster.Set) {

@@ -159,9 +159,7 @@ func (c *Counter) count(g *Group, p *cluster.Pod) {
 	case c.isAvailable(p), c.Need.UpstreamRules && p.Phase == cluster.Running:
 		g.Ready++
 	case p.Serves():
-		if at := c.availableAt(p); g.next.IsZero() || at.Before(g.next) {
-			g.next = at
-		}
+		g.next = cluster.Earliest(g.next, c.availableAt(p))
 	}
 }
 

@@ -177,7 +177,7 @@ func kills(in *Input) []string {
 	for _, name := range sortedKeys(found) {
 		k := found[name]
 		text := fmt.Sprintf("%s was OOM-killed at least %s in %s",
-			name, form(k.times, "once", fmt.Sprintf("%d times", k.times)), wording.Count(k.pods, "pod"))
+			name, wording.Form(k.times, "once", fmt.Sprintf("%d times", k.times)), wording.Count(k.pods, "pod"))
 		if k.restarts > k.times {
 			text += " with " + wording.Count(k.restarts, "restart")
 		}
@@ -226,11 +226,11 @@ func unready(in *Input) []string {
 	total := len(in.Pods)
 	var out []string
 	if pending > 0 {
-		out = append(out, form(total, "The pod has", wording.Count(pending, "pod")+form(pending, " has", " have"))+" no node.")
+		out = append(out, wording.Form(total, "The pod has", wording.Count(pending, "pod")+wording.Form(pending, " has", " have"))+" no node.")
 	}
 	if broken > 0 {
-		several := fmt.Sprintf("%d of %s %s", broken, wording.Count(total, "pod"), form(broken, "is", "are"))
-		out = append(out, form(total, "The pod is", several)+" not ready.")
+		several := fmt.Sprintf("%d of %s %s", broken, wording.Count(total, "pod"), wording.Form(broken, "is", "are"))
+		out = append(out, wording.Form(total, "The pod is", several)+" not ready.")
 	}
 	return out
 }
@@ -292,9 +292,9 @@ func progress(in *Input) []string {
 	case single:
 		return []string{"The pod does not have the recommended size."}
 	}
-	out := fmt.Sprintf("%d of %s %s the recommended size.", sized, wording.Count(total, "pod"), form(sized, "has", "have"))
+	out := fmt.Sprintf("%d of %s %s the recommended size.", sized, wording.Count(total, "pod"), wording.Form(sized, "has", "have"))
 	if kept > 0 {
-		out += fmt.Sprintf(" %d %s close enough to it.", kept, form(kept, "is", "are"))
+		out += fmt.Sprintf(" %d %s close enough to it.", kept, wording.Form(kept, "is", "are"))
 	}
 	return []string{out}
 }
@@ -369,7 +369,7 @@ func recorded(in *Input) []string {
 	var out []string
 	for _, s := range in.Waiting {
 		text := fmt.Sprintf("The running updater recorded that %s %s for %s, the first is %s",
-			wording.Count(s.Pods, "pod"), form(s.Pods, "waits", "wait"), s.Reason, s.First)
+			wording.Count(s.Pods, "pod"), wording.Form(s.Pods, "waits", "wait"), s.Reason, s.First)
 		if s.NotBefore.After(in.Now) {
 			text += "; not before " + clock(in.Now, s.NotBefore)
 		}

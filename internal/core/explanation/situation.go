@@ -137,7 +137,7 @@ func deadlock(in *Input) (Situation, bool) {
 	return Situation{
 		Code: Deadlock, Title: "OOM and PDB deadlock",
 		Text: fmt.Sprintf("%s %s OOM-killed and not ready. %s, so an eviction cannot replace %s.",
-			wording.Count(len(stuck), "pod"), form(len(stuck), "is", "are"), why, form(len(stuck), "it", "them")),
+			wording.Count(len(stuck), "pod"), wording.Form(len(stuck), "is", "are"), why, wording.Form(len(stuck), "it", "them")),
 		Advice: Advice{
 			Text:    "Delete " + which + "; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
 			Command: in.kubectl(append([]string{"delete", "pod"}, first...)...),

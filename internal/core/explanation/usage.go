@@ -38,12 +38,7 @@ func (in *Input) extremes(container string, res cluster.Resource) (low, high usa
 }
 
 // value returns the usage of one resource, in cores or bytes.
-func value(s usage.Sample, res cluster.Resource) float64 {
-	if res == cluster.CPU {
-		return s.CPU
-	}
-	return s.Memory
-}
+func value(s usage.Sample, res cluster.Resource) float64 { return cluster.Pick(res, s.CPU, s.Memory) }
 
 // history returns how much usage of each container is stored, of the length that the recommender keeps; nothing if that is not known.
 func history(in *Input) []string {

@@ -15,14 +15,6 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// form returns the word for one thing, or for several.
-func form(n int, one, several string) string {
-	if n == 1 {
-		return one
-	}
-	return several
-}
-
 // clock returns a time in the location of now, with its date if that is not today's.
 func clock(now, at time.Time) string {
 	at = at.In(now.Location())

@@ -46,12 +46,7 @@ type Fleet struct {
 	nodes  []node
 	byName map[string]int
 	added  []node
-	sizes  map[podKey]*Sizes // cache of Of
-}
-
-type podKey struct {
-	place     cluster.Place
-	tolerance cluster.Tolerance
+	sizes  map[cluster.Reach]*Sizes // cache of Of
 }
 
 // A node is a node and what DaemonSets leave of it.
@@ -62,7 +57,7 @@ type node struct {
 
 // New returns the fleet of a cluster.
 func New(c Config) *Fleet {
-	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes)), sizes: map[podKey]*Sizes{}}
+	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes)), sizes: map[cluster.Reach]*Sizes{}}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0 {
@@ -99,16 +94,12 @@ func (f *Fleet) Of(p *cluster.Pod) *Sizes {
 	if p.Controller.Kind == "DaemonSet" { // of any API group, as in the webhook
 		return f.OnNode(p.Node, cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name})
 	}
-	key := podKey{p.Place, p.Tolerance}
-	sizes, known := f.sizes[key]
+	sizes, known := f.sizes[p.Reach()]
 	if !known {
-		var selector cluster.NodeSelector
-		if i := int(p.Place) - int(cluster.Selected); i >= 0 && i < len(f.config.Selectors) {
-			selector = f.config.Selectors[i]
-		}
+		selector, _ := cluster.SelectorOf(f.config.Selectors, p.Place) // nothing is required by one that is not known
 		tolerations, anyTaint := f.tolerationsOf(p)
 		sizes = f.For(selector, tolerations, anyTaint)
-		f.sizes[key] = sizes
+		f.sizes[p.Reach()] = sizes
 	}
 	return sizes
 }
@@ -188,11 +179,11 @@ func (f *Fleet) For(selector cluster.NodeSelector, tolerations cluster.Toleratio
 			usable = append(usable, n.left)
 		}
 	}
-	return &Sizes{Largest: largest(usable)}
+	return &Sizes{Largest: Largest(usable)}
 }
 
-// largest returns the sizes that are not smaller than another one in both resources, sorted.
-func largest(sizes []cluster.Resources) []cluster.Resources {
+// Largest sorts sizes, and returns those that are not smaller than another one in both resources. CPU falls, memory rises.
+func Largest(sizes []cluster.Resources) []cluster.Resources {
 	slices.SortFunc(sizes, func(a, b cluster.Resources) int {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
 	})

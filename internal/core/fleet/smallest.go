@@ -83,16 +83,9 @@ func (n *Nodes) open(place cluster.Place) NodeSizes {
 	if known {
 		return least
 	}
-	var selector cluster.NodeSelector
-	if place >= cluster.Selected {
-		if i := int(place - cluster.Selected); i < len(n.selectors) {
-			selector = n.selectors[i]
-		} else {
-			place = cluster.Somewhere // the selector is newer than the list
-		}
-	}
+	selector, known := cluster.SelectorOf(n.selectors, place)
 	for i := range n.all {
-		if c := &n.all[i]; place != cluster.Somewhere && !c.Tainted && c.Matches(selector) {
+		if c := &n.all[i]; known && !c.Tainted && c.Matches(selector) {
 			least = least.smaller(sizesOf(c))
 		}
 	}

@@ -49,10 +49,7 @@ func New(o *Options, halfLife time.Duration) Histogram {
 	return Histogram{ref: never, halfLife: halfLife, opts: o, first: uint8(o.Buckets() - 1)}
 }
 
-// Add adds a sample with a weight. It allocates only if the value is outside the span of buckets in use.
-func (h *Histogram) Add(value, weight float64, at time.Time) { h.AddNanos(value, weight, nanos(at)) }
-
-// AddNanos is Add for a time in Unix nanoseconds.
+// AddNanos adds a sample with a weight, at a time in Unix nanoseconds. It allocates only if the value is outside the span of buckets in use.
 func (h *Histogram) AddNanos(value, weight float64, at int64) {
 	w := float64(weight * h.factor(at))
 	if !(w > 0) {
@@ -71,12 +68,7 @@ func (h *Histogram) AddNanos(value, weight float64, at int64) {
 	}
 }
 
-// Subtract removes a sample that was added with the same value, weight and time. It never allocates.
-func (h *Histogram) Subtract(value, weight float64, at time.Time) {
-	h.SubtractNanos(value, weight, nanos(at))
-}
-
-// SubtractNanos is Subtract for a time in Unix nanoseconds.
+// SubtractNanos removes a sample that was added with the same value, weight and time. It never allocates.
 func (h *Histogram) SubtractNanos(value, weight float64, at int64) {
 	w := float64(weight * h.factor(at))
 	if !(w >= 0) {

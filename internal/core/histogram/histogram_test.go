@@ -18,6 +18,12 @@ const day = 24 * time.Hour
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
+func (h *Histogram) Add(value, weight float64, at time.Time) { h.AddNanos(value, weight, nanos(at)) }
+
+func (h *Histogram) Subtract(value, weight float64, at time.Time) {
+	h.SubtractNanos(value, weight, nanos(at))
+}
+
 func TestOptions_buckets_areThoseOfTheCheckpointFormat(t *testing.T) {
 	tests := map[string]struct {
 		o      *Options

@@ -71,14 +71,36 @@ func (w *Weights) age(hour int32, halfLife float64) {
 // Newest returns the hour of the newest sample, 0 if there is none.
 func (w *Weights) Newest() int { return int(w.hour) }
 
-// Percentile returns the bound that a share of the samples does not exceed, 0 if there are none.
-func (w *Weights) Percentile(share float64) float64 { return w.percentile(share, false) }
-
 // LoadPercentile returns the bound that a share of the load (core-seconds), not of the time, does not exceed: Autopilot's S_pj,
 // equation 3 of the paper. It is not lowered by the time in which a container is idle.
-func (w *Weights) LoadPercentile(share float64) float64 { return w.percentile(share, true) }
+func (w *Weights) LoadPercentile(share float64) float64 {
+	start := weightFirst
+	for range w.first {
+		start *= weightRatio
+	}
+	total := 0.0
+	bound := start
+	for _, weight := range w.weight {
+		total += float64(float64(weight) * bound)
+		bound *= weightRatio
+	}
+	sum := 0.0
+	last := 0.0
+	bound = start
+	for _, weight := range w.weight {
+		if load := float64(weight) * bound; load > 0 {
+			last = bound
+			sum += float64(load)
+			if sum >= share*total*(1-1e-12) {
+				break
+			}
+		}
+		bound *= weightRatio
+	}
+	return last
+}
 
-// Quantile returns the amount that a share of the samples does not exceed, 0 if there are none. Unlike Percentile, it assumes that the
+// Quantile returns the amount that a share of the samples does not exceed, 0 if there are none. Unlike LoadPercentile, it assumes that the
 // samples of a bucket are spread evenly over the bucket, so that it is not always rounded up.
 func (w *Weights) Quantile(share float64) float64 {
 	rest := share * w.Total()
@@ -113,43 +135,6 @@ func (w *Weights) Total() float64 {
 		total += float64(weight)
 	}
 	return total
-}
-
-func (w *Weights) percentile(share float64, load bool) float64 {
-	total := 0.0
-	start := weightFirst
-	for range w.first {
-		start *= weightRatio
-	}
-	bound := start
-	weigh := func(i int) float64 {
-		v := float64(w.weight[i])
-		if load {
-			v *= bound
-		}
-		return v
-	}
-	for i := range w.weight {
-		total += weigh(i)
-		bound *= weightRatio
-	}
-	if total == 0 {
-		return 0
-	}
-	sum := 0.0
-	last := 0.0
-	bound = start
-	for i := range w.weight {
-		if v := weigh(i); v > 0 {
-			last = bound
-			sum += v
-			if sum >= share*total*(1-1e-12) {
-				return bound
-			}
-		}
-		bound *= weightRatio
-	}
-	return last
 }
 
 // Code encodes or decodes Weights: the hour, then the number and the weight of each bucket that is not empty, then the number of buckets as

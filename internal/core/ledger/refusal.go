@@ -163,9 +163,7 @@ func (l *refusalRecords) LastFailureAt(p *cluster.Pod) time.Time {
 	}
 	var latest time.Time
 	for _, do := range []decision.Act{decision.Evict, decision.Resize, decision.Delete, decision.Surge} {
-		if at := l.refusals[refusedKey{p.UID, do}].At; at.After(latest) {
-			latest = at
-		}
+		latest = cluster.Latest(latest, l.refusals[refusedKey{p.UID, do}].At)
 	}
 	return latest
 }

@@ -153,11 +153,7 @@ const (
 // if there is none.
 func (s *State) LastAction() time.Time {
 	last := s.ActingSince
-	later := func(at time.Time) {
-		if at.After(last) {
-			last = at
-		}
-	}
+	later := func(at time.Time) { last = cluster.Latest(last, at) }
 	for i := range s.Acting {
 		later(s.Acting[i].Since)
 	}

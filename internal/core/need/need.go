@@ -228,10 +228,7 @@ func (t Comparison) Priority() decision.Priority {
 
 // thousandths converts an amount so that CPU and memory have comparable units: millicores and thousandths of a byte.
 func thousandths(res cluster.Resource, amount int64) float64 {
-	if res == cluster.CPU {
-		return float64(amount)
-	}
-	return float64(amount) * 1000
+	return float64(amount) * cluster.Pick(res, 1.0, 1000)
 }
 
 // QuickOOMOf returns the maximum time from the start of a container to its OOM kill for an immediate update.

@@ -102,10 +102,7 @@ func (b *Book) Part(d *decision.Decision, step room.Step) ([]policy.Fitted, bool
 
 // shareOf returns the fraction of the increases of the containers that the pod gets now.
 func shareOf(res cluster.Resource, p *cluster.Pod, with []policy.Fitted, step room.Step) float64 {
-	given := step.To.Memory - step.From.Memory
-	if res == cluster.CPU {
-		given = step.To.CPU - step.From.CPU
-	}
+	given := cluster.Pick(res, step.To.CPU-step.From.CPU, step.To.Memory-step.From.Memory)
 	increase := int64(0)
 	for x := range change.Pairs(p, with, false) {
 		if !x.Limit && x.Resource == res {

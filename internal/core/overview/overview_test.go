@@ -402,7 +402,7 @@ func TestPeaksOf_hoursWithoutSamples_areAbsent(t *testing.T) {
 func TestBucketsOf_wideHistogram_sharesAddUpToOne(t *testing.T) {
 	h := histogram.New(histogram.Memory, 24*time.Hour)
 	for i := range 1000 {
-		h.Add(1e7*float64(i), 1, now)
+		h.AddNanos(1e7*float64(i), 1, now.UnixNano())
 	}
 	got := BucketsOf(&h)
 	sum := 0.0

@@ -11,6 +11,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
@@ -35,7 +36,7 @@ func (r *Row) judge(now time.Time) {
 	}
 	r.Why = "Container " + worst.Container + ": " + worst.Risks(now)
 	if r.cause == review.Killed && r.VPA != "" && r.Unjudged == "" && r.Sized < r.Pods {
-		r.Why += fmt.Sprintf("; %d of %s the new size", r.Sized, have(r.Pods))
+		r.Why += fmt.Sprintf("; %d of %d %s the new size", r.Sized, r.Pods, wording.Form(r.Pods, "pod has", "pods have"))
 	}
 }
 
@@ -78,11 +79,4 @@ func (o *Overview) Frozen() (out []cluster.Workload) {
 		}
 	}
 	return out
-}
-
-func have(pods int) string {
-	if pods == 1 {
-		return "1 pod has"
-	}
-	return fmt.Sprintf("%d pods have", pods)
 }

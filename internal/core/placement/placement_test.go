@@ -82,7 +82,7 @@ func TestRooms_take_eachRoomIsGivenOnce(t *testing.T) {
 	if !rooms.Take(other, room.Amount{CPU: 600, Memory: gib}) || rooms.Take(other, room.Amount{CPU: 600, Memory: gib}) {
 		t.Error("600m of 1,000m were not given exactly once")
 	}
-	if got := rooms.Usable(KeyOf(other)); len(got) != 2 || got[0].Node.Name != "a" {
+	if got := rooms.Usable(other.Reach()); len(got) != 2 || got[0].Node.Name != "a" {
 		t.Errorf("%d nodes take pods, want a and b", len(got))
 	}
 	if RoomsOf(all, nil, s).Known {
@@ -114,11 +114,11 @@ func TestSizes_taintsAndSelectors_areRespected(t *testing.T) {
 	p := podOn("b", 100, gib)
 	p.Place = cluster.Selected
 	s := SizesOf(all, []cluster.NodeSelector{{}}, nil, nil)
-	if accepts, known := s.Accepting(KeyOf(p)); !known || !accepts(&all[1]) {
+	if accepts, known := s.Accepting(p.Reach()); !known || !accepts(&all[1]) {
 		t.Errorf("an empty selector: known %v", known)
 	}
 	p.Place = cluster.Selected + 7
-	if accepts, known := s.Accepting(KeyOf(p)); known || accepts(&all[1]) {
+	if accepts, known := s.Accepting(p.Reach()); known || accepts(&all[1]) {
 		t.Error("a selector that is not listed accepts a node")
 	}
 	if !s.MayReturn(p, &all[1]) {

@@ -19,13 +19,13 @@ type Rooms struct {
 	Nodes map[string]*Room // by name
 
 	sizes  *Sizes
-	usable map[Key][]*Room  // nodes that accept new pods, by name
-	full   map[roomKey]bool // what no node has room for; the room on nodes only shrinks while it is given away
+	usable map[cluster.Reach][]*Room // nodes that accept new pods, by name
+	full   map[roomKey]bool          // what no node has room for; the room on nodes only shrinks while it is given away
 }
 
 // A roomKey identifies replacements that have room on the same nodes.
 type roomKey struct {
-	nodes Key
+	nodes cluster.Reach
 	size  room.Amount
 }
 
@@ -44,7 +44,7 @@ func (r *Room) TakesPods() bool { return r.Node.Ready && !r.Node.Cordoned }
 
 // RoomsOf returns the room on all nodes, from one look at all pods. Without nodes or pods, it is not known.
 func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
-	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, usable: map[Key][]*Room{}, full: map[roomKey]bool{}}
+	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, usable: map[cluster.Reach][]*Room{}, full: map[roomKey]bool{}}
 	if !r.Known {
 		return r
 	}
@@ -70,7 +70,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 // Take reserves room for the replacement of a pod on a node that has it: its own one, where the room of the pod itself counts, because the
 // eviction frees it, or else another one that is known to accept it. It returns false if no node has room.
 func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
-	key := roomKey{KeyOf(p), size}
+	key := roomKey{p.Reach(), size}
 	if n := r.Nodes[p.Node]; n != nil && n.TakesPods() && r.sizes.MayReturn(p, n.Node) {
 		open := n.Open.Add(Counted(p))
 		if open.Holds(size) {
@@ -92,7 +92,7 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 }
 
 // Usable returns the nodes that take new pods, and accept a pod by their labels and taints, by name.
-func (r *Rooms) Usable(key Key) []*Room {
+func (r *Rooms) Usable(key cluster.Reach) []*Room {
 	if known, ok := r.usable[key]; ok {
 		return known
 	}
@@ -119,12 +119,12 @@ type Spots struct {
 	rooms *Rooms
 	from  *Room
 	index map[string]int // of All, by node
-	byKey map[Key][]int
+	byKey map[cluster.Reach][]int
 }
 
 // Beside returns the spots for the pods of a node. It has none before For.
 func (r *Rooms) Beside(from *Room) *Spots {
-	return &Spots{rooms: r, from: from, index: map[string]int{}, byKey: map[Key][]int{}}
+	return &Spots{rooms: r, from: from, index: map[string]int{}, byKey: map[cluster.Reach][]int{}}
 }
 
 // Visits returns how many nodes were looked at.
@@ -132,7 +132,7 @@ func (s *Spots) Visits() int { return len(s.byKey) * len(s.rooms.Nodes) }
 
 // For returns the indices of the nodes that accept a pod by their labels and taints.
 func (s *Spots) For(p *cluster.Pod) []int {
-	key := KeyOf(p)
+	key := p.Reach()
 	if known, ok := s.byKey[key]; ok {
 		return known
 	}

@@ -7,7 +7,6 @@
 package placement
 
 import (
-	"cmp"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -20,25 +19,16 @@ type Sizes struct {
 	nodes       []cluster.Node // nodes that accept new pods
 	selectors   []cluster.NodeSelector
 	tolerations []cluster.Tolerations
-	largest     map[Key][]cluster.Resources
+	largest     map[cluster.Reach][]cluster.Resources
 	byName      map[string]cluster.Resources
 	fleet       *fleet.Fleet // nil if nodes that can be added are not known
 }
-
-// A Key identifies the nodes that may take a pod.
-type Key struct {
-	place     cluster.Place
-	tolerance cluster.Tolerance
-}
-
-// KeyOf returns the key of a pod.
-func KeyOf(p *cluster.Pod) Key { return Key{p.Place, p.Tolerance} }
 
 // SizesOf returns the sizes of nodes, and of those that a fleet can add. Pods refer to the lists of selectors and tolerations.
 func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations []cluster.Tolerations, f *fleet.Fleet) *Sizes {
 	s := &Sizes{
 		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations,
-		largest: map[Key][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
+		largest: map[cluster.Reach][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
 	}
 	for _, n := range nodes {
 		if n.Ready && !n.Cordoned {
@@ -56,66 +46,54 @@ func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
 	if s.Unknown {
 		return true
 	}
-	key := KeyOf(p)
-	_, known := s.Accepting(key)
+	_, known := s.Accepting(p.Reach())
 	own := p.Controller.Kind == "DaemonSet"
 	if own || !known {
 		if n, ok := s.byName[p.Node]; !ok || fits(n) {
 			return true
 		}
 	}
-	return !own && (slices.ContainsFunc(s.largestFor(key), fits) || known && s.fleet.CanAdd(p, size))
+	return !own && (slices.ContainsFunc(s.largestFor(p.Reach()), fits) || known && s.fleet.CanAdd(p, size))
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in
 // both resources. The result is sorted: CPU falls, memory rises.
-func (s *Sizes) largestFor(key Key) []cluster.Resources {
-	largest, known := s.largest[key]
+func (s *Sizes) largestFor(pods cluster.Reach) []cluster.Resources {
+	largest, known := s.largest[pods]
 	if known {
 		return largest
 	}
-	accepts, _ := s.Accepting(key)
+	accepts, _ := s.Accepting(pods)
 	var usable []cluster.Resources
 	for i := range s.nodes {
 		if n := &s.nodes[i]; accepts(n) {
 			usable = append(usable, n.Allocatable)
 		}
 	}
-	slices.SortFunc(usable, func(a, b cluster.Resources) int {
-		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
-	})
-	for _, n := range usable {
-		if len(largest) == 0 || n.Memory > largest[len(largest)-1].Memory {
-			largest = append(largest, n)
-		}
-	}
-	s.largest[key] = largest
+	largest = fleet.Largest(usable)
+	s.largest[pods] = largest
 	return largest
 }
 
 // Accepting returns whether a node is known to accept a pod by its labels and taints, and whether that is known for every node. It is not if
 // the node selector or the tolerations of the pod are not evaluated or not listed.
-func (s *Sizes) Accepting(key Key) (accepts func(*cluster.Node) bool, known bool) {
-	var selector cluster.NodeSelector
-	i := int(key.place) - int(cluster.Selected)
-	switch {
-	case key.place == cluster.Somewhere, i >= len(s.selectors):
+func (s *Sizes) Accepting(pods cluster.Reach) (accepts func(*cluster.Node) bool, known bool) {
+	selector, known := cluster.SelectorOf(s.selectors, pods.Place)
+	if !known {
 		return func(*cluster.Node) bool { return false }, false
-	case i >= 0:
-		selector = s.selectors[i]
 	}
 	var tolerations cluster.Tolerations
-	i = int(key.tolerance) - int(cluster.FirstListed)
+	i := int(pods.Tolerance) - int(cluster.FirstListed)
 	listed := i < len(s.tolerations)
 	if i >= 0 && listed {
 		tolerations = s.tolerations[i]
 	}
-	all := key.tolerance == cluster.AnyTaint
+	all := pods.Tolerance == cluster.AnyTaint
 	return func(n *cluster.Node) bool { return n.Matches(selector) && (all || tolerations.Tolerate(n.Taints)) }, all || listed
 }
 
 // MayReturn reports whether the replacement of a pod may run on the node of the pod, which accepted the pod itself.
 func (s *Sizes) MayReturn(p *cluster.Pod, own *cluster.Node) bool {
-	accepts, known := s.Accepting(KeyOf(p))
+	accepts, known := s.Accepting(p.Reach())
 	return !known || accepts(own)
 }

@@ -123,9 +123,7 @@ func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 	}
 	sc.backoff.Open = s.counter.Open(sc.groups, g.Pods, judged)
 	for _, p := range g.Pods {
-		if p.Created.After(sc.newest) {
-			sc.newest = p.Created
-		}
+		sc.newest = cluster.Latest(sc.newest, p.Created)
 	}
 	s.scopes[g.Autoscaler] = sc
 	return sc

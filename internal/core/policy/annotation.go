@@ -134,13 +134,6 @@ func Observed(annotation, container string) bool {
 
 // isLabel reports whether s is a DNS label (RFC 1123), as container names are.
 func isLabel(s string) bool {
-	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
+	const allowed = "-abcdefghijklmnopqrstuvwxyz0123456789"
+	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && strings.Trim(s, allowed) == ""
 }

@@ -65,8 +65,8 @@ func quantity(res cluster.Resource, amount int64) string {
 	return strconv.FormatInt(amount, 10) + units[i]
 }
 
-// Boost applies the CPU startup boost to a pod that is being created. It returns the sizes of the containers, in the order of the pod,
-// and the original of each boosted container.
+// boostBy applies a share of the CPU startup boost, in parts of wholeBoost, to a pod that is being created. It returns the sizes of the
+// containers, in the order of the pod, and the original of each boosted container.
 //
 // Fits is the result of Fit for the pod. It is empty if the update mode is Off, in which a boost applies, too. A boost multiplies or
 // is added to the recommended CPU request, or to the request of the container if none is recommended. The result is at most most
@@ -74,12 +74,6 @@ func quantity(res cluster.Resource, amount int64) string {
 // limit, so that the QoS class of the pod does not change.
 //
 // A learnt boost multiplies only the recommended CPU request, and maxAllowed bounds it. Without a recommendation it has no effect.
-func Boost(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most int64) ([]Fitted, []Original) {
-	b := boostBy(a, p, fits, most, wholeBoost)
-	return b.Fits, b.Originals
-}
-
-// boostBy applies a share of the boost, in parts of wholeBoost.
 func boostBy(a *cluster.Autoscaler, p *cluster.Pod, fits []Fitted, most, share int64) Boosted {
 	var out Boosted
 	next := 0
@@ -195,9 +189,7 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 			d = b.Duration
 		}
 		if end := pod.ReadySince.Add(d); d > 0 && !now.After(end) {
-			if until.IsZero() || end.Before(until) {
-				until = end
-			}
+			until = cluster.Earliest(until, end)
 			continue
 		}
 		unboosted := Fitted{

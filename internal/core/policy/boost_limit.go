@@ -25,7 +25,7 @@ type Boosted struct {
 	configured, learnt bool // a container has a boost that the user configured, or a learnt one
 }
 
-// AdmissibleBoost applies the startup boost (Boost) and changes the sizes so that the API server admits them (admissible.Adjust). If the
+// AdmissibleBoost applies the startup boost and changes the sizes so that the API server admits them (admissible.Adjust). If the
 // boost does not fit into the pod-level resources or the pod LimitRange, it is limited, so that it takes no CPU from other containers.
 //
 // If all boosts of the pod are learnt, the boost is also limited so that the pod fits on a node, if it does without the boost. If that leaves

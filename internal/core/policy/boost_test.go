@@ -55,7 +55,8 @@ func TestBoost_startupBoost_raisesCPU(t *testing.T) {
 			c.policy.Container = "app"
 			a.Policies = []cluster.ContainerPolicy{c.policy}
 			p := podOf(container("app", c.requests, c.limits))
-			got, originals := Boost(a, p, Fit(a, Limits{}, p), c.most)
+			b := boostBy(a, p, Fit(a, Limits{}, p), c.most, wholeBoost)
+			got, originals := b.Fits, b.Originals
 			var f Fitted
 			if len(got) == 1 {
 				f = got[0]

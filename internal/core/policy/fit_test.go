@@ -342,9 +342,10 @@ func TestFit_anyInput_givesValidResult(t *testing.T) {
 				t.Fatalf("sets limits although the policy keeps them: %v", f.Limits)
 			}
 		}
-		boosted, originals := Boost(a, p, fits, amount().Draw(t, "most"))
+		b := boostBy(a, p, fits, amount().Draw(t, "most"), wholeBoost)
+		boosted, originals := b.Fits, b.Originals
 		if len(boosted) < len(fits) || len(originals) > len(boosted) {
-			t.Fatalf("Boost returned %d containers for %d, with %d originals", len(boosted), len(fits), len(originals))
+			t.Fatalf("boostBy returned %d containers for %d, with %d originals", len(boosted), len(fits), len(originals))
 		}
 		Annotation(a, boosted)
 		if after := fmt.Sprintf("%+v %+v", a, p); after != before {

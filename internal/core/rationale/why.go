@@ -214,14 +214,6 @@ func historyOf(histories []*usage.ContainerHistory, container string) *usage.Con
 	return nil
 }
 
-// unit returns the millicores of a core, or the bytes of a byte.
-func unit(res cluster.Resource) float64 {
-	if res == cluster.CPU {
-		return 1000
-	}
-	return 1
-}
-
 // days returns the peaks of the last days, of 24 hours each, the last of which ends with the present hour.
 func days(peaks *hourly.Peaks, res cluster.Resource, now time.Time) []Day {
 	if peaks == nil {
@@ -233,7 +225,7 @@ func days(peaks *hourly.Peaks, res cluster.Resource, now time.Time) []Day {
 		from := end - 24*(shownDays-i)
 		day := Day{From: hourAt(from)}
 		if level := peaks.Max(from, from+24); level > 0 {
-			day.Peak = level.Amount() * unit(res)
+			day.Peak = level.Amount() * cluster.Pick(res, 1000.0, 1) // in millicores or bytes
 			day.Known = true
 			for h := from; h < from+24; h++ {
 				if peaks.At(h) == level {

@@ -109,13 +109,13 @@ func TestLoadPercentile_exampleOfTheDocs_isCorrect(t *testing.T) {
 		}
 		w.Observe(1000, v, 12)
 	}
-	if got := w.Percentile(0.9); got > 0.12 {
+	if got := w.Quantile(0.9); got > 0.12 {
 		t.Errorf("p90 of time is %.2f cores, want 0.1", got)
 	}
 	if got := w.LoadPercentile(0.9); got < 1 || got > 1.12 {
 		t.Errorf("p90 of load is %.2f cores, want 1", got)
 	}
-	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Percentile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
+	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Quantile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
 }
 
 func TestEnsemble_changedUsage_isFollowedUpAndDown(t *testing.T) {

@@ -31,20 +31,10 @@ func PeaksOf(s *usage.ContainerHistory, r cluster.Resource) *hourly.Peaks {
 }
 
 // Peaks returns the hourly peaks of a resource.
-func (m *Memo) Peaks(r cluster.Resource) *hourly.Peaks {
-	if r == cluster.CPU {
-		return &m.CPU
-	}
-	return &m.Memory
-}
+func (m *Memo) Peaks(r cluster.Resource) *hourly.Peaks { return cluster.Pick(r, &m.CPU, &m.Memory) }
 
 // Peaks returns the hourly peaks of memory, nil for CPU: those that are kept are only of the last hours.
-func (m *Busy) Peaks(r cluster.Resource) *hourly.Peaks {
-	if r == cluster.CPU {
-		return nil
-	}
-	return &m.Memory
-}
+func (m *Busy) Peaks(r cluster.Resource) *hourly.Peaks { return cluster.Pick(r, nil, &m.Memory) }
 
 // memoOf returns the Memo in model state, nil if there is none.
 func memoOf(e usage.Extension) *Memo {
@@ -97,14 +87,9 @@ func AnewWithout(s *usage.ContainerHistory, p Profile, r cluster.Resource, from,
 	if memo == nil {
 		return s, 0
 	}
-	peaks := &memo.Memory
-	request := &memo.memory
-	hold := memo.p.Memory.Hold
-	if r == cluster.CPU {
-		peaks = &memo.CPU
-		request = &memo.cpu
-		hold = 0
-	}
+	peaks := memo.Peaks(r)
+	request := cluster.Pick(r, &memo.cpu, &memo.memory)
+	hold := cluster.Pick(r, 0, memo.p.Memory.Hold)
 	first := int(from.Unix() / 3600)
 	end := int(before.Unix() / 3600)
 	*peaks = peaks.Without(first, end)

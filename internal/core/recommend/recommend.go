@@ -47,11 +47,7 @@ func (e byModelState) String() string { return fmt.Sprintf("%+v", e.algorithm) }
 func (e byModelState) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	for _, r := range cluster.All {
-		unit := 1.0
-		if r == cluster.CPU {
-			unit = 1000
-		}
-		steps := to.Of(r).Begin(derivation.Target, unit)
+		steps := to.Of(r).Begin(derivation.Target, cluster.Pick(r, 1000.0, 1))
 		if amount := e.Amount(s.Extension(), r, now, steps); amount > 0 {
 			least := floor.Amount(r)
 			estimate = withBand(estimate, r, steps.RaiseWhole(derivation.StepFloor, amount, least), least, to.Of(r))

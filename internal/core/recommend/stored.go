@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -68,11 +69,8 @@ func (m *Memo) Since() time.Time { return earliestPeak(&m.CPU, &m.Memory) }
 
 func earliestPeak(ps ...*hourly.Peaks) (at time.Time) {
 	for _, p := range ps {
-		if p.Empty() {
-			continue
-		}
-		if first := unix(int64(p.Since()) * 3600); at.IsZero() || first.Before(at) {
-			at = first
+		if !p.Empty() {
+			at = cluster.Earliest(at, unix(int64(p.Since())*3600))
 		}
 	}
 	return at

@@ -175,10 +175,7 @@ func (u *Usage) Measure(changes []Change) []Score {
 
 // measure returns the days, and over these the mean request of all pods together and the mean number of pods.
 func (c *containerUsage) measure(changes []Change, resource cluster.Resource, u *Usage) (days []Day, footprint, pods float64) {
-	m := meter{usage: c, changes: changes, unit: 1, wasAbove: make([]bool, len(u.workload.Pods))}
-	if resource == cluster.CPU {
-		m.unit = 0.001
-	}
+	m := meter{usage: c, changes: changes, unit: cluster.Pick(resource, 0.001, 1), wasAbove: make([]bool, len(u.workload.Pods))}
 	length := 0.0
 	for _, samples := range c.days {
 		if samples.number < u.learning {

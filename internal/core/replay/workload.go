@@ -31,12 +31,7 @@ type Sample struct {
 }
 
 // Used returns the usage of one resource, in cores or bytes.
-func (s *Sample) Used(res cluster.Resource) float64 {
-	if res == cluster.CPU {
-		return s.CPU
-	}
-	return s.Memory
-}
+func (s *Sample) Used(res cluster.Resource) float64 { return cluster.Pick(res, s.CPU, s.Memory) }
 
 // Sort sorts the samples by time, then by pod and container.
 func (w *Workload) Sort() {

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -152,7 +153,7 @@ func (c *Config) fill(wanted map[usage.Ref]cluster.Resources) (needed []bool, st
 	sizes := placement.SizesOf(c.Nodes, c.Selectors, c.Tolerations, nil)
 	for i := range items {
 		pod := items[i].pod
-		accepts, _ := sizes.Accepting(placement.KeyOf(pod))
+		accepts, _ := sizes.Accepting(pod.Reach())
 		at := tree.place(items[i].requests, func(node int) bool {
 			n := &c.Nodes[node]
 			return capacity.Schedulable(n) && accepts(n) || !capacity.Schedulable(n) && n.Name == pod.Node
@@ -176,16 +177,10 @@ func (c *Config) order(needed []bool) []int {
 	for i := range order {
 		order[i] = i
 	}
-	rank := func(i int) int {
-		if needed[i] {
-			return 0
-		}
-		return 1
-	}
 	slices.SortFunc(order, func(a, b int) int {
 		x := &c.Nodes[a]
 		y := &c.Nodes[b]
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(y.Allocatable.CPU, x.Allocatable.CPU),
+		return cmp.Or(integer.FalseFirst(!needed[a], !needed[b]), cmp.Compare(y.Allocatable.CPU, x.Allocatable.CPU),
 			cmp.Compare(y.Allocatable.Memory, x.Allocatable.Memory), cmp.Compare(x.Name, y.Name))
 	})
 	return order
@@ -219,9 +214,7 @@ func newRoom(order []int, free []cluster.Resources) *room {
 }
 
 func (t *room) update(v int) {
-	a := t.most[2*v]
-	b := t.most[2*v+1]
-	t.most[v] = cluster.Amounts(max(a.CPU, b.CPU), max(a.Memory, b.Memory))
+	t.most[v] = t.most[2*v].Highest(t.most[2*v+1])
 }
 
 // place takes requests from the first node that has room and accepts the pod. It returns -1 if there is none.

@@ -140,10 +140,7 @@ func findings(s *Subject, target cluster.Resources, confidence Confidence, pods 
 			continue
 		}
 		wanted, ok := target.Get(res)
-		least := int64(leastCPU)
-		if res == cluster.Memory {
-			least = leastMemory
-		}
+		least := cluster.Pick[int64](res, leastCPU, leastMemory)
 		if short := wanted - request; ok && confidence > None && short > least && float64(short) > farBelow*float64(wanted) {
 			out = append(out, Finding{Kind: BelowTarget, Severity: SeverityMedium, Resource: res, Share: float64(short) / float64(wanted)})
 		}

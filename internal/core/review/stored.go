@@ -37,12 +37,8 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 		if seen.Count == 0 {
 			continue
 		}
-		if e.From.IsZero() || seen.First.Before(e.From) {
-			e.From = seen.First
-		}
-		if seen.Last.After(e.To) {
-			e.To = seen.Last
-		}
+		e.From = cluster.Earliest(e.From, seen.First)
+		e.To = cluster.Latest(e.To, seen.Last)
 		e.Samples = max(e.Samples, seen.Count)
 	}
 	if e.Samples == 0 && a.AdviceFor(container) != nil { // the recommender reads history from Prometheus, and stores none

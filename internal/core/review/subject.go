@@ -108,12 +108,8 @@ func (e *Evidence) Peak() int64 { return slices.Max(e.DayPeaks[:]) }
 // Kill adds OOM kills of one pod, of which the last was at a time.
 func (e *Evidence) Kill(at time.Time, n int) {
 	e.Kills += n
-	if e.KilledFrom.IsZero() || at.Before(e.KilledFrom) {
-		e.KilledFrom = at
-	}
-	if at.After(e.KilledLast) {
-		e.KilledLast = at
-	}
+	e.KilledFrom = cluster.Earliest(e.KilledFrom, at)
+	e.KilledLast = cluster.Latest(e.KilledLast, at)
 }
 
 // A LimitRule determines the limits that go with changed requests.

@@ -192,9 +192,7 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	good, waiting := 0, 0
 	for _, p := range canaries {
 		since := s.Since
-		if p.Created.After(since) {
-			since = p.Created
-		}
+		since = cluster.Latest(since, p.Created)
 		late := now.Sub(since) >= watch
 		switch {
 		case s.isOOMKilled(p):
@@ -321,21 +319,14 @@ func hasSize(p *cluster.Pod, size []Size, of func(*cluster.Container) cluster.Re
 			if res == cluster.CPU && c.Boosted != nil {
 				continue
 			}
+			rounding := cluster.Pick(res, 1.0, 4096) // a difference up to it does not count
 			want, set := s.Requests.Get(res)
-			if has := requests.Amount(res); set && math.Abs(float64(has)-float64(want)) > rounding(res) {
+			if has := requests.Amount(res); set && math.Abs(float64(has)-float64(want)) > rounding {
 				return false
 			}
 		}
 	}
 	return len(size) > 0
-}
-
-// rounding is the difference up to which two amounts count as the same.
-func rounding(res cluster.Resource) float64 {
-	if res == cluster.Memory {
-		return 4096
-	}
-	return 1
 }
 
 // Hold returns the autoscaler with the recommendation that applies to its pods: the previous size if its own was reverted, or else its own. A memory

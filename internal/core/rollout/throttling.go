@@ -104,10 +104,7 @@ func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*clust
 	}
 	// The start of a container often needs more CPU than its limit, so only pods that are ready for the whole time are compared.
 	first := slices.MinFunc(canaries, func(a, b *cluster.Pod) int { return a.ReadySince.Compare(b.ReadySince) })
-	since := s.Since
-	if first.ReadySince.After(since) {
-		since = first.ReadySince
-	}
+	since := cluster.Latest(s.Since, first.ReadySince)
 	if now.Sub(since) < minThrottlingTime {
 		return ThrottlingQuery{}, false
 	}

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"iter"
 	"math/bits"
 	"time"
 
@@ -50,10 +51,8 @@ func Outside(now time.Time, r Rules) (Closed, bool) {
 	}
 	var next time.Time
 	for i := range rules.Windows {
-		at, found := Next(now, &rules.Windows[i])
-		if found && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		at, _ := Next(now, &rules.Windows[i])
+		next = cluster.Earliest(next, at)
 	}
 	return Closed{Until: next}, true
 }
@@ -99,13 +98,12 @@ func lastStart(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
 			continue
 		}
 		var last time.Time
-		eachStart(w, date, func(at time.Time) bool {
+		for at := range startsOf(w, date) {
 			if at.After(now) {
-				return false
+				break
 			}
 			last = at
-			return true
-		})
+		}
 		if !last.IsZero() {
 			return last, true
 		}
@@ -125,15 +123,10 @@ func Next(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
 		if !startsOn(w, date) {
 			continue
 		}
-		var next time.Time
-		eachStart(w, date, func(at time.Time) bool {
+		for at := range startsOf(w, date) {
 			if at.After(now) {
-				next = at
+				return at, true
 			}
-			return next.IsZero()
-		})
-		if !next.IsZero() {
-			return next, true
 		}
 	}
 	return time.Time{}, false
@@ -154,13 +147,14 @@ func startsOn(w *cluster.ChangeWindow, date time.Time) bool {
 
 func has(set uint64, n int) bool { return set&(1<<uint(n)) != 0 }
 
-// eachStart calls visit for each start on a date, in the order of the wall clock, until visit returns false.
-func eachStart(w *cluster.ChangeWindow, date time.Time, visit func(time.Time) bool) {
-	for hours := w.Hours; hours != 0; hours &= hours - 1 {
-		for minutes := w.Minutes; minutes != 0; minutes &= minutes - 1 {
-			at := instant(w.Zone, date, bits.TrailingZeros64(hours), bits.TrailingZeros64(minutes))
-			if !visit(at) {
-				return
+// startsOf yields the starts on a date, in the order of the wall clock.
+func startsOf(w *cluster.ChangeWindow, date time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for hours := w.Hours; hours != 0; hours &= hours - 1 {
+			for minutes := w.Minutes; minutes != 0; minutes &= minutes - 1 {
+				if !yield(instant(w.Zone, date, bits.TrailingZeros64(hours), bits.TrailingZeros64(minutes))) {
+					return
+				}
 			}
 		}
 	}

@@ -45,8 +45,9 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 	candidates := m.movable(p, shrinks)
 	set := m.search(candidates, lack, min(p.Visits, MaxVisits))
 	if p.Move != nil {
-		if self, ok := m.place([]move{{p, costOf(&p.Pod)}}); ok && (set == nil || self[0].cost < cost(set)) {
-			set, shrinks = self, nil
+		self := chosenMove{move{p, costOf(&p.Pod)}, tightest(m.others, p.Move)}
+		if self.spot >= 0 && (set == nil || self.cost < cost(set)) {
+			set, shrinks = []chosenMove{self}, nil
 		}
 	}
 	if set == nil {
@@ -207,21 +208,6 @@ func withoutUnneeded(set []chosenMove, lack Amount) []chosenMove {
 		freed = without
 		return true
 	})
-}
-
-// place returns the moves with a node for each, or false if one fits nowhere.
-func (m *maker) place(moves []move) ([]chosenMove, bool) {
-	spots := slices.Clone(m.others)
-	var out []chosenMove
-	for _, c := range moves {
-		spot := tightest(spots, c.Move)
-		if spot < 0 {
-			return nil, false
-		}
-		spots[spot].Free = spots[spot].Free.Sub(c.Move.Size)
-		out = append(out, chosenMove{c, spot})
-	}
-	return out, true
 }
 
 // tightest returns the node with the least room that still holds the replacement, or -1.

@@ -147,16 +147,9 @@ func Make(r Request) Plan {
 	}
 	m.serveLeft()
 	out := Plan{Node: r.Node, Free: r.Free, Steps: m.steps, Next: m.next(), Visits: m.visits, reserved: m.reserved}
-	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Do.phase(), b.Do.phase()) })
+	// Shrinks come before all other steps, because growth needs their room.
+	slices.SortStableFunc(out.Steps, func(a, b Step) int { return integer.FalseFirst(a.Do != ShrinkPod, b.Do != ShrinkPod) })
 	return out
-}
-
-// phase orders shrinks before all other steps, because growth needs their room.
-func (k Kind) phase() int {
-	if k == ShrinkPod {
-		return 0
-	}
-	return 1
 }
 
 // A maker is the state of one call of Make.
@@ -286,7 +279,7 @@ func (m *maker) serve(p *pod) bool {
 		m.grow(p, p.Target)
 		return true
 	}
-	shrinks := m.shrinksOf(p, increase)
+	shrinks := m.shrinksFor(p, increase)
 	room := m.free.Add(surplusOf(shrinks))
 	if room.Holds(increase) {
 		m.shrinkAll(shrinks, p)
@@ -304,13 +297,6 @@ func (m *maker) serve(p *pod) bool {
 	return m.moveFor(p, room.Lacking(increase), shrinks)
 }
 
-func (m *maker) shrinksOf(p *pod, increase Amount) []*pod {
-	if p.Allowed < Shrink {
-		return nil
-	}
-	return m.shrinksFor(p, increase)
-}
-
 // servePart makes a pod grow by a part, or leaves it waiting. It grows by all of its increase if pods have made more room than the pod
 // needed for which they shrank or moved.
 func (m *maker) servePart(p *pod) {
@@ -322,7 +308,7 @@ func (m *maker) servePart(p *pod) {
 		m.grow(p, p.Target)
 		return
 	}
-	shrinks := m.shrinksOf(p, increase)
+	shrinks := m.shrinksFor(p, increase)
 	part := partial(p, m.free.Add(surplusOf(shrinks)))
 	if p.Allowed >= Split && p.Divisible && isWorth(p, part) {
 		m.shrinkAll(shrinks, p)
@@ -365,8 +351,11 @@ func isWorth(p *pod, to Amount) bool {
 }
 
 // shrinksFor returns the pods to shrink so that the increase of a pod fits: for each resource that is short those with the largest
-// surplus of it, only as many as needed. If all of them are not enough, it returns all that help.
+// surplus of it, only as many as needed. If all of them are not enough, it returns all that help. There are none if that is not allowed.
 func (m *maker) shrinksFor(p *pod, increase Amount) []*pod {
+	if p.Allowed < Shrink {
+		return nil
+	}
 	var chosen []*pod
 	taken := map[*pod]bool{}
 	room := m.free

@@ -35,12 +35,7 @@ type Run struct {
 }
 
 // Used returns the highest usage of a resource, in millicores or bytes; 0 if it was not measured.
-func (r *Run) Used(res cluster.Resource) int64 {
-	if res == cluster.CPU {
-		return r.CPU
-	}
-	return r.Memory
-}
+func (r *Run) Used(res cluster.Resource) int64 { return cluster.Pick(res, r.CPU, r.Memory) }
 
 // Length returns how long the run took, or has taken so far.
 func (r *Run) Length() time.Duration { return time.Duration(r.Last-r.Started) * time.Second }

@@ -185,9 +185,7 @@ func (v *view) completeAt() time.Time {
 		if !p.Serves() {
 			return time.Time{}
 		}
-		if ready := p.ReadySince.Add(v.d.MinReady); ready.After(at) {
-			at = ready
-		}
+		at = cluster.Latest(at, p.ReadySince.Add(v.d.MinReady))
 	}
 	if all != int(v.Replicas) || !at.After(v.now) {
 		return time.Time{}

@@ -225,9 +225,9 @@ func TestAbsorb_otherHalfLife_returnsErrorAndChangesNothing(t *testing.T) {
 	}
 	other.Observe(sample(q, "proxy", noon, 0.1, 200*mib))
 	s := b.Series(cart, "app")
-	s.Memory.Add(1e8, 1, noon)
+	s.Memory.AddNanos(1e8, 1, noon.UnixNano())
 	before := s.CPU.Checkpoint()
-	other.Series(cart, "app").Memory.Add(1e8, 1, noon)
+	other.Series(cart, "app").Memory.AddNanos(1e8, 1, noon.UnixNano())
 	if err := b.Absorb(other); !errors.Is(err, histogram.ErrMismatch) || !strings.Contains(err.Error(), "app") {
 		t.Errorf("got error %v, want ErrMismatch with the container", err)
 	}

@@ -30,12 +30,7 @@ const (
 //	1.5Gi      cluster.Format  requests in reasons, logs and events
 
 // Name returns the name of a resource in a sentence.
-func Name(res cluster.Resource) string {
-	if res == cluster.CPU {
-		return "CPU"
-	}
-	return res.String()
-}
+func Name(res cluster.Resource) string { return cluster.Pick(res, "CPU", res.String()) }
 
 // Amount returns a readable amount: memory in MiB below 10 GiB.
 func Amount(res cluster.Resource, v int64) string {

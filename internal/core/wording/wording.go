@@ -20,6 +20,14 @@ func Count(n int, noun string) string {
 	return Grouped(float64(n)) + " " + noun
 }
 
+// Form returns the word for one thing, or for several.
+func Form(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
 // Grouped formats a number without decimals, with a comma between groups of three digits.
 func Grouped(v float64) string {
 	s := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)

@@ -183,9 +183,7 @@ func (a Answer) next(now time.Time, containers []judge.Throttling, err error) An
 	if err == nil {
 		return Answer{Containers: containers, Known: true, at: now, tried: now}
 	}
-	if a.at.IsZero() || now.Before(a.at) {
-		a.at = now
-	}
+	a.at = cluster.Earliest(a.at, now)
 	a.tried = now
 	if now.Sub(a.at) >= keepFor {
 		a.Containers = nil

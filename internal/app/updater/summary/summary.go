@@ -120,20 +120,13 @@ func (s Summary) explained(waiting []*decision.Decision) Summary {
 		if namesObject[d.Reason.Code] {
 			s.cause = d.Reason.Text
 		}
-		s.message += fmt.Sprintf(" %d %s; pod %s: %s", len(waiting), verb(len(waiting)), d.Pod.Name, why.String())
+		s.message += fmt.Sprintf(" %d %s; pod %s: %s", len(waiting), wording.Form(len(waiting), "waits", "wait"), d.Pod.Name, why.String())
 	case s.changing > 0:
 		s.reason = v1alpha1.ReasonInProgress
 	default:
 		s.reason = v1alpha1.ReasonUpToDate
 	}
 	return s
-}
-
-func verb(pods int) string {
-	if pods == 1 {
-		return "waits"
-	}
-	return "wait"
 }
 
 // mostFrequent returns the first of the decisions with the most frequent reason. Of equally frequent reasons, one that may need

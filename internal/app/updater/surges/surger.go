@@ -142,8 +142,8 @@ func (s *Surger) Advance(ctx context.Context, now time.Time) (*surge.State, []Fa
 func (s *Surger) nextDue(now time.Time) time.Time {
 	var next time.Time
 	for _, at := range s.dueAt {
-		if at.After(now) && (next.IsZero() || at.Before(next)) {
-			next = at
+		if at.After(now) {
+			next = cluster.Earliest(next, at)
 		}
 	}
 	return next

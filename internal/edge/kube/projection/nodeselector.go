@@ -83,10 +83,10 @@ func nodeTerms(all []corev1.NodeSelectorTerm, in *Interner) (out []cluster.NodeT
 	return out, len(out) > 0
 }
 
-var nodeOps = map[corev1.NodeSelectorOperator]cluster.NodeOp{
-	corev1.NodeSelectorOpIn: cluster.NodeIn, corev1.NodeSelectorOpNotIn: cluster.NodeNotIn,
-	corev1.NodeSelectorOpExists: cluster.NodeExists, corev1.NodeSelectorOpDoesNotExist: cluster.NodeDoesNotExist,
-	corev1.NodeSelectorOpGt: cluster.NodeAbove, corev1.NodeSelectorOpLt: cluster.NodeBelow,
+var nodeOps = map[corev1.NodeSelectorOperator]cluster.SelectorOp{
+	corev1.NodeSelectorOpIn: cluster.In, corev1.NodeSelectorOpNotIn: cluster.NotIn,
+	corev1.NodeSelectorOpExists: cluster.Exists, corev1.NodeSelectorOpDoesNotExist: cluster.DoesNotExist,
+	corev1.NodeSelectorOpGt: cluster.Above, corev1.NodeSelectorOpLt: cluster.Below,
 }
 
 // nodeRequirement returns the projection of a requirement without its key. It returns false if it is not valid.
@@ -95,7 +95,7 @@ func nodeRequirement(q *corev1.NodeSelectorRequirement, in *Interner) (r cluster
 	if !ok {
 		return r, false
 	}
-	if r.Op == cluster.NodeAbove || r.Op == cluster.NodeBelow {
+	if r.Op == cluster.Above || r.Op == cluster.Below {
 		if len(q.Values) != 1 {
 			return r, false
 		}
