@@ -25,7 +25,7 @@ var readsText = map[string]string{
 	`edge/kube.IsOtherUID: strings.Contains(err.Error(), "UID in precondition")`:           "a Conflict like any other, without a cause",
 	`edge/kube.isQuota: strings.Contains(text, words)`:                                     "ResourceQuota and LimitRange add no cause to Forbidden",
 	`edge/kube.reasonOf: strings.Contains(text, exceededQuota)`:                            "ResourceQuota adds no cause to Forbidden",
-	`edge/kube.reasonOfCode: strings.Contains(status.Status().Message, "more than one PodDisruptionBudget")`: "an error with code 500 " +
+	`edge/kube.reasonOfCode: strings.Contains(status.Message, "more than one PodDisruptionBudget")`: "an error with code 500 " +
 		"without a reason or a cause",
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "decrease memory limits")`: "the kubelet has one reason for all failed resizes",
 	`edge/kube/projection.problemOf: strings.Contains(c.Message, "below current usage")`:    "the kubelet has one reason for all failed resizes",

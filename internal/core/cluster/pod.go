@@ -142,7 +142,7 @@ func Find[T any](all []T, holds func(*T) bool) *T {
 	return nil
 }
 
-// Each returns what a function makes of each element.
+// Each returns what a function without side effects makes of each element.
 func Each[T, R any](all []T, of func(*T) R) []R {
 	out := make([]R, 0, len(all))
 	for i := range all {
