@@ -53,11 +53,11 @@ func (l *List[T, P]) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// The lists of objects whose decoding never fails.
-type (
-	RawObjectList  = List[RawObject, *RawObject]
-	AutoscalerList = List[AutoscalerObject, *AutoscalerObject]
-)
+// RawObjectList is a list of objects whose decoding never fails.
+type RawObjectList = List[RawObject, *RawObject]
+
+// AutoscalerList is a list of VPAs whose decoding never fails.
+type AutoscalerList = List[AutoscalerObject, *AutoscalerObject]
 
 // Objects lists and watches the objects of a kind in a namespace; "" means all namespaces.
 type Objects[T any, P object[T]] struct {

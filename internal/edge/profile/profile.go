@@ -191,7 +191,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 
 // checkRollout checks how changes are rolled out. The recommender does not need it: the updater reads it.
 func checkRollout(s *v1alpha1.SizingProfileSpec, c *checker) {
-	c.oneOf("rollout", string(s.Rollout), "all", "canary")
+	c.oneOf("rollout", s.Rollout, "all", "canary")
 	var ignored time.Duration
 	c.duration("canaryDuration", s.CanaryDuration, &ignored)
 }
@@ -255,7 +255,7 @@ func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
 	p := recommend.DefaultParams()
 	c.number("histogram.margin", h.Margin, &p.Margin)
-	c.oneOf("histogram.weight", string(h.Weight), "constant", "request")
+	c.oneOf("histogram.weight", h.Weight, "constant", "request")
 	p.WeightByRequest = h.Weight == "request"
 	percentiles(c, "cpu", &p.CPU, h.CPULowerPercentile, h.CPUPercentile, h.CPUUpperPercentile)
 	percentiles(c, "memory", &p.Memory, h.MemoryLowerPercentile, h.MemoryPercentile, h.MemoryUpperPercentile)

@@ -164,7 +164,7 @@ func (s *nodeSet) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
 func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
 	groups, groupsErr := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
-	if err = cmp.Or(err, groupsErr); err != nil {
+	if err := cmp.Or(err, groupsErr); err != nil {
 		return err
 	}
 	s.mu.Lock()
