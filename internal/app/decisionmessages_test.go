@@ -236,6 +236,11 @@ var decisionMessages = []decisionMessage{
 			"and check that usage is measured: `kubectl -n NAMESPACE top pods --containers`.",
 	},
 	{
+		Code: decision.NodeSizeUnknown, Example: decision.Reason{Text: "n7"},
+		Meaning: "The recommendation has sizes for the nodes of a DaemonSet, and the size of the node of this pod is not known: the right to list and watch nodes is missing, or the node has not reported its resources. The pod is not changed, because it could get the size of another node.",
+		Remedy:  "Grant `list` and `watch` on nodes, as podfit's manifests do. To size all pods of the DaemonSet alike: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/role-label=none`.",
+	},
+	{
 		Code: decision.PodTooYoung, Example: decision.Reason{Until: exampleTime},
 		Others:  []decision.Reason{{}},
 		Meaning: "The requests are within the bounds, and the pod is younger than `--in-recommendation-bounds-eviction-lifetime-threshold`. Until the given time, only a request outside of the bounds is a reason to update it.",

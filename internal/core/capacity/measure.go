@@ -201,6 +201,7 @@ func surplusOf(p *cluster.Pod, a *cluster.Autoscaler) cluster.Resources {
 	if p.PodLevel != nil {
 		return out // the pod-level request counts, which no recommendation is about
 	}
+	a = a.For(p)
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		advice := a.AdviceFor(c.Name)

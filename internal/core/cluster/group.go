@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -15,6 +16,9 @@ const MaxGroups = 8
 
 // PodIndex is the label with the ordinal of a pod of a StatefulSet.
 const PodIndex = "apps.kubernetes.io/pod-index"
+
+// NodeName is the label with the node that a pod of a DaemonSet without a node will run on. No pod has it.
+const NodeName = "podfit.dev/node-name"
 
 // NodeSize is the label of the roles of pods that are sized by the size of their node. No pod has it.
 const NodeSize = "podfit.dev/node-size"
@@ -69,7 +73,7 @@ func (a *Autoscaler) SizesByNode() bool {
 // RoleOf returns the role of a pod, "" if that is not known.
 func (a *Autoscaler) RoleOf(p *Pod) string {
 	if a.SizesByNode() {
-		return a.NodeSizes[p.Node]
+		return a.NodeSizes[cmp.Or(p.Node, p.Role(NodeName))]
 	}
 	return p.Role(a.RoleLabel())
 }
@@ -109,6 +113,12 @@ func (a *Autoscaler) SizesByRole() bool {
 // HasGroups reports whether the role of a pod decides its size: it has a role, and a group has a size of its own.
 func (a *Autoscaler) HasGroups(p *Pod) bool {
 	return a.SizesByRole() && a.RoleOf(p) != "" && slices.ContainsFunc(a.Advice, func(v Advice) bool { return !a.apart(&v, p).Empty() })
+}
+
+// IsOfUnknownSize reports whether the size of the node of a pod decides about its size and is not known, for example without the right to read nodes.
+func (a *Autoscaler) IsOfUnknownSize(p *Pod) bool {
+	return p.Node != "" && a.SizesByNode() && a.SizesByRole() && a.RoleOf(p) == "" &&
+		slices.ContainsFunc(a.Advice, func(v Advice) bool { return len(v.Groups) > 0 })
 }
 
 // For returns the autoscaler with the recommendation that applies to a pod: that of its group, or else its own. If groups have sizes of their own and

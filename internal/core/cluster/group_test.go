@@ -127,6 +127,17 @@ func TestFor_podOfDaemonSet_hasTheSizeOfItsNode(t *testing.T) {
 		}
 	}
 	a, p := agents(Recreate)
+	p.Node, p.Marks = "", &Marks{Labels: NodeName + "=n1"}
+	if got := a.For(p).AdviceFor("app").Target; got != Amounts(30, 200) {
+		t.Errorf("a pod that waits for its node: %v", got)
+	}
+	p.Node, p.Marks = "n1", nil
+	for node, unknown := range map[string]bool{"n1": false, "n3": true, "": false} {
+		if p.Node = node; a.IsOfUnknownSize(p) != unknown {
+			t.Errorf("the size for node %q is unknown: %t, want %t", node, !unknown, unknown)
+		}
+	}
+	p.Node = "n1"
 	for _, label := range []string{"none", "role"} {
 		if a.Rules.RoleLabel = label; a.For(p) != a {
 			t.Errorf("podfit.dev/role-label: %s has no effect", label)

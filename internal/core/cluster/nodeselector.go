@@ -16,6 +16,17 @@ type NodeSelector struct {
 	Terms  []NodeTerm // the affinity: one of these terms holds; none if there is no affinity
 }
 
+// OnlyNode returns the node that is selected by its name, as by a pod of a DaemonSet; "" if others may be selected.
+func (s NodeSelector) OnlyNode() string {
+	if len(s.Terms) != 1 || len(s.Terms[0]) != 1 {
+		return ""
+	}
+	if r := &s.Terms[0][0]; r.Prefix == "" && r.Op == In && len(r.Values) == 1 {
+		return r.Values[0]
+	}
+	return ""
+}
+
 // A NodeTerm holds for a node if all of its requirements hold. Without requirements it holds for no node.
 type NodeTerm []NodeRequirement
 

@@ -46,6 +46,7 @@ const (
 	SmallChange                                  // within bounds and close to the target
 	SameSize                                     // a replacement would get the same requests
 	Boosted                                      // the CPU startup boost is active
+	NodeSizeUnknown                              // pods are sized by their node, and its size is not known
 	NoController                                 // no controller would replace the pod
 	Starting                                     // the pod is Pending: a resize is possible once it runs
 	NoContainerRunning                           // no container runs: a resize is possible once one does

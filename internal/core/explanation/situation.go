@@ -491,8 +491,8 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			case slices.ContainsFunc(in.Pods, a.HasGroups):
 				continue // they are sized apart
 			case a.SizesByNode():
-				s.Text += " All replicas get the same recommendation, which follows the largest ones: pods on nodes of another size are sized apart only" +
-					" if they need less, and once they have been measured for a day (--role-history)."
+				s.Text += fmt.Sprintf(" All replicas get the same recommendation. Pods on nodes of another size are sized apart only if they need less, once they have been measured"+
+					" for a day (--role-history), for three days if memory differs, and not beside canaries, HPAs, %s and %s.", rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
 			case !a.SizesByRole():
 				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
 					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)

@@ -107,7 +107,7 @@ func ofChecks(d *decision.Decision, checked []Gate) []Gate {
 
 // ofReason are the gates at which a pod is left before it is a candidate, by reason. A pod with another reason is left at State.
 var ofReason = map[decision.ReasonCode]Name{
-	decision.ModeOff: Mode, decision.GateOff: Mode, decision.NoAdvice: Recommendation, decision.NoController: Controller,
+	decision.ModeOff: Mode, decision.GateOff: Mode, decision.NoAdvice: Recommendation, decision.NodeSizeUnknown: Recommendation, decision.NoController: Controller,
 	decision.Fits: Need, decision.PodTooYoung: Need, decision.AutoscalerTooYoung: Need, decision.SmallChange: Need,
 	decision.SameSize: Need, decision.LeftToHPA: Need,
 }

@@ -118,3 +118,14 @@ func TestPlan_podOfDaemonSetIsSizedByItsNode_isEvicted(t *testing.T) {
 		}
 	}
 }
+
+// Without the right to read nodes, a pod of the right size would get that of another node.
+func TestPlan_sizeOfTheNodeIsUnknown_podIsLeft(t *testing.T) {
+	w, a := withRoles(cluster.InPlaceOrRecreate)
+	a.Rules.RoleLabel, a.Target.Kind = "", "DaemonSet"
+	for _, d := range Plan(noon, w, DefaultBudget()) {
+		if d.Do != decision.Leave || d.Reason != (decision.Reason{Code: decision.NodeSizeUnknown, Text: d.Pod.Node}) {
+			t.Errorf("%s: %v %s", d.Pod.Name, d.Do, d.Reason)
+		}
+	}
+}

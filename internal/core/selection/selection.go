@@ -56,6 +56,9 @@ func (s *Selector) Judge(d *decision.Decision) {
 	case a.Mode.OnlyInPlace() && !s.InPlace && !boosted:
 		d.Reason = decision.Reason{Code: decision.GateOff, Text: a.Mode.String()}
 		return
+	case a.IsOfUnknownSize(p):
+		d.Reason = decision.Reason{Code: decision.NodeSizeUnknown, Text: p.Node}
+		return
 	}
 	a = s.Canaries.Hold(a.For(p), p)
 	limits := s.World.LimitsOf(p)

@@ -6,6 +6,7 @@
 package grouping
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -161,7 +162,10 @@ func (b *Book) Track(evictions []usage.OOM) {
 			}
 			seen[p.Key] = m
 			pods[m.of]++
-			own.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cluster.Container) bool { return c.Exit != nil && !c.Exit.Finished.After(m.since) })
+			isFormer := func(c cluster.Container) bool { return c.Exit != nil && !c.Exit.Finished.After(m.since) }
+			if slices.ContainsFunc(p.Containers, isFormer) {
+				own.Containers = slices.DeleteFunc(slices.Clone(p.Containers), isFormer)
+			}
 			b.Store.ObserveExits(&own)
 		}
 	}
@@ -183,7 +187,7 @@ func (b *Book) Observe(s *usage.Sample) {
 	}
 }
 
-// absence returns how long ago the last sample of a group without pods was; 0 if it has pods or no samples.
+// absence returns how long ago the last sample of a group without pods was, 0 if it has pods. Without samples that was before all times.
 func (b *Book) absence(of cluster.Workload) time.Duration {
 	var last time.Time
 	for _, s := range b.Store.All(of) {
@@ -191,8 +195,11 @@ func (b *Book) absence(of cluster.Workload) time.Duration {
 			last = at
 		}
 	}
-	if b.pods[of] > 0 || last.IsZero() {
+	switch {
+	case b.pods[of] > 0:
 		return 0
+	case last.IsZero():
+		return math.MaxInt64
 	}
 	return b.now.Sub(last)
 }

@@ -187,3 +187,60 @@ func TestConfigure_allNodesHaveOneSize_noGroups(t *testing.T) {
 		}
 	}
 }
+
+// onNodes returns a Book with a DaemonSet of four pods, the first on a large node, whose use of CPU was measured for 26 hours.
+func onNodes(cpu func(pod, minute int) float64) (*Book, *Sizing) {
+	b, s, all := measured("")
+	a := s.Autoscaler
+	a.Target = cluster.Workload{Group: "apps", Kind: "DaemonSet", Namespace: "shop", Name: "agent"}
+	a.Rules.RoleLabel, a.NodeSizes = "", map[string]string{"n0": "64cpu-256Gi", "n1": "4cpu-16Gi", "n2": "4cpu-16Gi", "n3": "4cpu-16Gi"}
+	all[0].Pods = nil
+	for i := range 4 {
+		name := fmt.Sprintf("agent-%d", i)
+		all[0].Pods = append(all[0].Pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: name}, UID: name, Top: a.Target, Phase: cluster.Running,
+			Node: fmt.Sprintf("n%d", i), Containers: []cluster.Container{{Name: "app"}}})
+	}
+	start := b.now
+	for minute := range 26 * 60 {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		b.Configure(at, all)
+		b.Track(nil)
+		for i, p := range all[0].Pods {
+			b.Observe(&usage.Sample{Pod: p.Key, Container: "app", At: at, CPU: cpu(i, minute), Memory: 5e8 / float64(1+i), Has: cluster.Both})
+		}
+	}
+	return b, s
+}
+
+// Pods on all nodes would pay for those on some.
+func TestApply_noOtherNodeGetsItsSize_targetIsNotRaised(t *testing.T) {
+	b, s := onNodes(func(pod, minute int) float64 {
+		if pod == 0 && minute%5 == 0 {
+			return 2 // its median is that of the other pods
+		}
+		return 0.01
+	})
+	plain := adviceFor(100)
+	plain[0].Target, plain[0].Uncapped = cluster.Amounts(100, 3e8), cluster.Amounts(100, 3e8)
+	if got := b.Apply(s, slices.Clone(plain)); !got[0].Equal(plain[0]) {
+		t.Errorf("%+v, want %+v", got[0], plain[0])
+	}
+}
+
+func TestApply_nodeHasASize_keepsItWithLessEvidence(t *testing.T) {
+	b, s := onNodes(func(pod, _ int) float64 { return []float64{1, 0.3, 0.3, 0.3}[pod] })
+	got := b.Apply(s, adviceFor(100))
+	if len(got[0].Groups) != 1 || got[0].Groups[0].Target.Has != cluster.Of(cluster.CPU) || got[0].Target.CPU < 1000 || got[0].Target.Memory > 1 {
+		t.Fatalf("after a day: %+v", got)
+	}
+	got[0].Groups[0].Target = cluster.Amounts(got[0].Groups[0].Target.CPU, 3e8)
+	got[0].Target = got[0].Target.Set(cluster.Memory, 6e8)
+	s.Autoscaler.Advice = got
+	if kept := b.Apply(s, adviceFor(100)); len(kept[0].Groups) != 1 || kept[0].Groups[0].Target.Has != cluster.Both {
+		t.Errorf("memory of its own, as when more pods run than before: %+v", kept)
+	}
+	s.Autoscaler.Rules.Followers = "same"
+	if same := b.Apply(s, adviceFor(100)); len(same[0].Groups) != 1 || same[0].Groups[0].Target.Has != cluster.Of(cluster.CPU) {
+		t.Errorf("podfit.dev/followers: same: %+v", same)
+	}
+}

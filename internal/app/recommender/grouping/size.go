@@ -29,14 +29,15 @@ type Sizing struct {
 }
 
 // Apply returns the recommendation of a workload, raised to that of its largest group, with the sizes of groups that need less. These have memory only
-// if the user asks for it, or if roles do not move: a follower that becomes the leader needs more memory at once, while its CPU can be raised then. A group whose size is not
-// known any more keeps that of the status, and the recommendation does not decrease meanwhile.
+// if the user asks for it, or if roles do not move: a follower that becomes the leader needs more memory at once, while its CPU can be raised then. A
+// group whose size is not known any more keeps that of the status, and the recommendation does not decrease meanwhile.
 func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]
 	if w == nil || !a.SizesByRole() || a.RoleLabel() != w.Autoscaler.RoleLabel() {
 		return all // the groups are those of another VPA for the same workload
 	}
+	plain := slices.Clone(all)
 	sizes := make([][]cluster.Advice, len(w.roles))
 	lowers := make([]cluster.Resources, len(all)) // the highest lower bound of a group, by container
 	for n, role := range w.roles {
@@ -67,48 +68,71 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 		all[i].Groups = nil
 		for n, role := range w.roles {
 			own := adviceOf(sizes[n], all[i].Container)
-			size := cluster.GroupSize{Role: role, Target: less(a, &all[i], role, own, b.apart(a, role, own, lowers[i]))}
+			var before cluster.Resources
+			if status := a.AdviceFor(all[i].Container); status != nil && status.SizeOf(role) != nil {
+				before = status.SizeOf(role).Target
+			}
+			size := cluster.GroupSize{Role: role, Target: before}
+			if own != nil {
+				size.Target = less(&all[i], own, b.apart(a, role, own, lowers[i])|before.Has&mayDiffer(a), before.Has)
+			}
 			if !size.Target.Has.Empty() {
 				all[i].Groups = append(all[i].Groups, size)
 			}
+		}
+		if a.SizesByNode() {
+			lower(&all[i], plain[i])
 		}
 	}
 	return all
 }
 
-// apart returns the resources of a container of which a group may have a size of its own. If roles are sizes of nodes, that is not the user's decision:
+// lower takes back that a recommendation was raised to that of its largest group, for resources of which no other group gets a size of its own: pods
+// on all nodes would pay for those on some.
+func lower(raised *cluster.Advice, plain cluster.Advice) {
+	for _, res := range cluster.All {
+		target, set := plain.Target.Get(res)
+		if !set || slices.ContainsFunc(raised.Groups, func(g cluster.GroupSize) bool { return g.Target.Has.Has(res) }) {
+			continue
+		}
+		raised.Target = raised.Target.Set(res, target)
+		raised.Lower = raised.Lower.Set(res, plain.Lower.Amount(res))
+		raised.Upper = raised.Upper.Set(res, plain.Upper.Amount(res))
+		raised.Uncapped = raised.Uncapped.Set(res, plain.Uncapped.Amount(res))
+	}
+}
+
+// mayDiffer returns the resources of which groups may have sizes of their own.
+func mayDiffer(a *cluster.Autoscaler) cluster.Set {
+	if a.Rules.Followers == "own" || a.SizesByNode() && a.Rules.Followers == "" {
+		return cluster.Both
+	}
+	return cluster.Of(cluster.CPU)
+}
+
+// apart returns the resources of a container of which a group may get a size of its own. If roles are sizes of nodes, that is not the user's decision:
 // the lower bound must differ from the highest one of a group, too, because a single peak can make a difference of targets, and memory comes after
 // some daily peaks.
-func (b *Book) apart(a *cluster.Autoscaler, role string, own *cluster.Advice, lower cluster.Resources) cluster.Set {
-	out := cluster.Of(cluster.CPU)
-	switch {
-	case a.Rules.Followers == "own":
-		return cluster.Both
-	case !a.SizesByNode() || own == nil:
+func (b *Book) apart(a *cluster.Autoscaler, role string, own *cluster.Advice, highest cluster.Resources) cluster.Set {
+	out := mayDiffer(a)
+	if !a.SizesByNode() {
 		return out
-	case a.Rules.Followers == "" && b.isLearnt(a.Target.InGroup(role), own.Container, 3*b.history):
-		out = cluster.Both
 	}
 	for _, res := range cluster.All {
-		if float64(own.Lower.Amount(res)) > (1-keepBy)*float64(lower.Amount(res)) {
+		isAlike := float64(own.Lower.Amount(res)) > (1-keepBy)*float64(highest.Amount(res))
+		if isAlike || res == cluster.Memory && !b.isLearnt(a.Target.InGroup(role), own.Container, 3*b.history) {
 			out &^= cluster.Of(res)
 		}
 	}
 	return out
 }
 
-// less returns the targets of a container of a group that are lower than those of the largest one, of the resources that may differ.
-func less(a *cluster.Autoscaler, largest *cluster.Advice, role string, own *cluster.Advice, apart cluster.Set) (out cluster.Resources) {
-	var before cluster.Resources
-	if status := a.AdviceFor(largest.Container); status != nil && status.SizeOf(role) != nil {
-		before = status.SizeOf(role).Target
-	}
-	if own == nil {
-		return before
-	}
+// less returns the targets of a container of a group that are lower than those of the largest one, of the resources that may differ. had are those of
+// which the group has a size already.
+func less(largest, own *cluster.Advice, apart, had cluster.Set) (out cluster.Resources) {
 	for _, res := range cluster.All {
 		by := lessBy
-		if before.Has.Has(res) {
+		if had.Has(res) {
 			by = keepBy
 		}
 		amount := own.Target.Amount(res)

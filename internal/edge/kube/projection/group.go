@@ -58,11 +58,21 @@ func groups(list corev1.ResourceList) []cluster.GroupSize {
 const maxLabels = 2048
 
 // labelsOf returns the labels by which pods of one controller may differ, sorted. Pods of controllers of Kubernetes other than a StatefulSet are
-// alike, so their labels are not kept. Labels that differ from pod to pod are left out.
+// alike, so their labels are not kept, except the node that a pod of a DaemonSet waits for. Labels that differ from pod to pod are left out.
 func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
 	switch projected.Controller.Kind {
-	case "", "ReplicaSet", "DaemonSet", "Job", "ReplicationController":
+	case "", "ReplicaSet", "Job", "ReplicationController":
 		return ""
+	case "DaemonSet":
+		if p.Spec.NodeName != "" {
+			return ""
+		}
+		selector, _ := NodeSelector(&p.Spec, in)
+		node := selector.OnlyNode()
+		if node == "" {
+			return ""
+		}
+		return cluster.NodeName + "=" + node
 	}
 	length := 0
 	all := make([]string, 0, len(p.Labels))

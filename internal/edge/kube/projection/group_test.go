@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -56,6 +57,13 @@ func TestLabelsOf_kindsOfControllers_labelsThatMayDiffer(t *testing.T) {
 		if got := labelsOf(p, &cluster.Pod{Controller: cluster.Workload{Kind: kind}}, new(Interner)); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
 		}
+	}
+	waits := podWithAffinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}})
+	if got := labelsOf(waits, &cluster.Pod{Controller: cluster.Workload{Kind: "DaemonSet"}}, nil); got != "podfit.dev/node-name=n1" {
+		t.Errorf("a pod that waits for its node: %q", got)
+	}
+	if waits.Spec.NodeName = "n1"; labelsOf(waits, &cluster.Pod{Controller: cluster.Workload{Kind: "DaemonSet"}}, nil) != "" {
+		t.Error("a pod with a node has a label")
 	}
 	many := maps.Clone(p.Labels)
 	for i := range 40 {

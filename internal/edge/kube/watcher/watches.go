@@ -84,7 +84,7 @@ func (w *World) addFeeds() {
 	}
 	if w.o.Nodes {
 		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
-		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes that bounds recommendations (mostOfNode)"
+		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes, which bounds recommendations (mostOfNode) and decides about the pods of DaemonSets"
 		addFeed(w.base, s, &w.nodes)
 	}
 }
