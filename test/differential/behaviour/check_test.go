@@ -1356,6 +1356,13 @@ var differences = []difference{
 		},
 	},
 	{
+		// Both evict a pod whose resize has failed. Then the workload has too few pods for changes, until the pod is replaced.
+		name: "W-19 deferred resizes", reason: "podfit resizes pods within the eviction tolerance; upstream had resized all pods at once when the resize of one failed",
+		explains: func(o observation) bool {
+			return o.w.Mode == "InPlaceOrRecreate" && o.w.Resizing.How == "error" && o.why().Code == decision.TooFewReplicas
+		},
+	},
+	{
 		name: "W-20 duration of a resize", reason: "podfit measures from the time in the condition, upstream from when it first saw the name of the pod",
 		explains: func(o observation) bool {
 			why := o.why().Code
