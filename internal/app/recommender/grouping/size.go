@@ -67,17 +67,8 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	for i := range all {
 		all[i].Groups = nil
 		for n, role := range w.roles {
-			own := adviceOf(sizes[n], all[i].Container)
-			var before cluster.Resources
-			if status := a.AdviceFor(all[i].Container); status != nil && status.SizeOf(role) != nil {
-				before = status.SizeOf(role).Target
-			}
-			size := cluster.GroupSize{Role: role, Target: before}
-			if own != nil {
-				size.Target = less(&all[i], own, b.apart(a, role, own, lowers[i])|before.Has&mayDiffer(a), before.Has)
-			}
-			if !size.Target.Has.Empty() {
-				all[i].Groups = append(all[i].Groups, size)
+			if size := b.target(a, role, &all[i], adviceOf(sizes[n], all[i].Container), lowers[i]); !size.Has.Empty() {
+				all[i].Groups = append(all[i].Groups, cluster.GroupSize{Role: role, Target: size})
 			}
 		}
 		if a.SizesByNode() {
@@ -85,6 +76,19 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 		}
 	}
 	return all
+}
+
+// target returns the size of a group for a container, given the largest one and the highest lower bound of a group. A size that is not known any more
+// (own is nil) is that of the status.
+func (b *Book) target(a *cluster.Autoscaler, role string, largest, own *cluster.Advice, highest cluster.Resources) cluster.Resources {
+	var before cluster.Resources
+	if status := a.AdviceFor(largest.Container); status != nil && status.SizeOf(role) != nil {
+		before = status.SizeOf(role).Target
+	}
+	if own == nil {
+		return before
+	}
+	return less(largest, own, b.apart(a, role, own, highest)|before.Has&mayDiffer(a), before.Has)
 }
 
 // lower takes back that a recommendation was raised to that of its largest group, for resources of which no other group gets a size of its own: pods
