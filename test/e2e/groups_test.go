@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podfit.dev/podfit/test/e2e/bed"
 )
 
 // leaderAndFollowers has a StatefulSet of the shape of etcd: the leader uses three times the CPU of its followers. Each pod gets its size in place, and
@@ -75,10 +77,16 @@ func (p *place) use(pod *corev1.Pod, role, cpu string) {
 	}
 }
 
-// daemonSetOnTwoSizes has a DaemonSet on two nodes and on a larger one, where it uses three times the CPU. Without an annotation of the VPA, new pods start
-// with the size of their node, and keep it. Bounds are too wide for a change of running pods after some minutes of usage.
-func daemonSetOnTwoSizes(t *testing.T, name string) {
-	p := newPlace(t, name)
+// TestDaemonSet_nodesOfTwoSizes_newPodsHaveThatOfTheirNode has its own cluster with a DaemonSet on two nodes and on a larger one, where it uses three
+// times the CPU. Without an annotation of the VPA, new pods start with the size of their node, and keep it. Bounds are too wide for a change of running
+// pods after some minutes of usage.
+func TestDaemonSet_nodesOfTwoSizes_newPodsHaveThatOfTheirNode(t *testing.T) {
+	own := newSmallWorld(t, bed.Options{Nodes: 3, LargeNodes: 1})
+	var err error
+	if own.recommender, err = own.healthy(t.Context(), recommender()); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlaceIn(t, own, "two-sizes-of-nodes")
 	w := steady("agent")
 	w.Kind = "DaemonSet"
 	p.apply(w.manifest(), w.autoscaler("InPlaceOrRecreate"))
@@ -111,7 +119,7 @@ func daemonSetOnTwoSizes(t *testing.T, name string) {
 			return errors.New("there is no recommendation")
 		}
 		r := a.Status.Recommendation.ContainerRecommendations[0]
-		own := r.UncappedTarget["cpu.role.podfit.dev/16cpu-16Gi"]
+		own := r.UncappedTarget["cpu.role.podfit.dev/4cpu-8Gi"]
 		if cpu := own.MilliValue(); cpu < 300 || cpu > 450 || r.Target.Cpu().MilliValue() < 900 || len(r.UncappedTarget) != 3 {
 			return fmt.Errorf("target %v, uncapped target %v", r.Target, r.UncappedTarget)
 		}

@@ -67,7 +67,6 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"freeze-and-windows":                freezeAndWindows,
 		"do-not-disrupt":                    doNotDisrupt,
 		"leader-and-followers":              leaderAndFollowers,
-		"daemonset-on-two-sizes-of-nodes":   daemonSetOnTwoSizes,
 		"canaries":                          canaries,
 		"requests-reset":                    requestsReset,
 		withoutRoom:                         replacementMayNotFit,

@@ -70,7 +70,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	// The nodes have more CPU than all parallel tests use. On a smaller node the containers would get, and so use, less than they demand.
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 16, NodeMemory: "16Gi", LargeNodes: 1, Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 16, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
