@@ -55,7 +55,8 @@ var entries = map[ReasonCode]entry{
 		text:    "The CPU startup boost is active until {until}",
 		undated: "The CPU startup boost is active until the pod is ready",
 	},
-	NodeSizeUnknown: {name: "NodeSizeUnknown", attention: true, text: "The pods of the DaemonSet are sized by their node, and the size of node {text} is not known"},
+	NodeSizeUnknown: {name: "NodeSizeUnknown", attention: true, text: "The pods of the DaemonSet are sized by their node, and the size of node {text} could not be read. " +
+		"Grant the right to list and watch nodes"},
 	NoController: {name: "Unowned", attention: true, text: "No controller owns the pod, so nothing would replace it after an eviction. " +
 		"Delete and create the pod to apply the recommendation"},
 	Starting: {name: "Starting", text: "The pod is starting. It can be resized when it runs"},

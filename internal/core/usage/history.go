@@ -301,7 +301,7 @@ func (b *Store) Pack(w cluster.Workload, container string, now time.Time) (packe
 func (b *Store) Unpack(w cluster.Workload, packed *History) error {
 	var c Checkpoint
 	if packed.Form != packedForm || len(packed.Data) > maxHistory {
-		return fmt.Errorf("restore container %s of %s: form must be %q with at most %d bytes, got %q with %d", packed.Container, w, packedForm, maxHistory, packed.Form, len(packed.Data))
+		return fmt.Errorf("restore container %s of %s: the stored history has the form %q and %d bytes, and podfit reads the form %q with at most %d bytes", packed.Container, w, packed.Form, len(packed.Data), packedForm, maxHistory)
 	}
 	if err := json.Unmarshal(packed.Data, &c); err != nil {
 		return fmt.Errorf("restore container %s of %s: %w", packed.Container, w, err)

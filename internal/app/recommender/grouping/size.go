@@ -78,8 +78,8 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	return all
 }
 
-// target returns the size of a group for a container, given the largest one and the highest lower bound of a group. A size that is not known any more
-// (own is nil) is that of the status.
+// target returns the size of a group for a container, given the recommendation of the largest group and the highest lower bound of all groups. While the
+// usage of the group is not known (own is nil), it keeps its size of the status.
 func (b *Book) target(a *cluster.Autoscaler, role string, largest, own *cluster.Advice, highest cluster.Resources) cluster.Resources {
 	var before cluster.Resources
 	if status := a.AdviceFor(largest.Container); status != nil && status.SizeOf(role) != nil {
@@ -91,8 +91,8 @@ func (b *Book) target(a *cluster.Autoscaler, role string, largest, own *cluster.
 	return less(largest, own, b.apart(a, role, own, highest)|before.Has&mayDiffer(a), before.Has)
 }
 
-// lower takes back that a recommendation was raised to that of its largest group, for resources of which no other group gets a size of its own: pods
-// on all nodes would pay for those on some.
+// lower sets the recommendation back to that of all pods, for resources of which no group gets a size of its own. Otherwise pods on all nodes would get
+// more because of the pods on one size of nodes.
 func lower(raised *cluster.Advice, plain cluster.Advice) {
 	for _, res := range cluster.All {
 		target, set := plain.Target.Get(res)

@@ -58,7 +58,7 @@ func (k *Checkpointer) restoreGroups(ours []*cluster.Autoscaler) {
 					continue // it is one too many
 				}
 				if err := k.groups.Unpack(g.of, &g.containers[i]); err != nil {
-					k.log.Warn("Cannot restore the usage history of the pods with one role; they keep their size until they have been measured again",
+					k.log.Warn("Cannot restore the usage history of the pods with one role. They keep the size in the status of the VPA until they have been measured for --role-history",
 						slog.String("vpa", a.Key.String()), slog.String("container", g.containers[i].Container), slog.Any("error", err))
 				}
 			}
