@@ -181,6 +181,26 @@ func TestGate_probing_twoEvictionsWithUnknownEffect(t *testing.T) {
 	}
 }
 
+func TestGate_probing_firstPodOfStatefulSet_isNoThirdEvictionWithinTheBackOff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		open  int
+		last  time.Duration // since the last eviction
+		waits bool
+	}{
+		"none open":                   {0, 0, false},
+		"one open":                    {1, 10 * time.Minute, false},
+		"two open":                    {2, 29 * time.Minute, true},
+		"two open since the back-off": {2, 30 * time.Minute, false},
+	} {
+		l := ledger.New()
+		l.Restore(noon.Add(-tt.last), []ledger.State{{Workload: web, Eviction: &ledger.EvictionState{At: noon.Add(-tt.last), Newest: noon.Add(-time.Hour)}}})
+		g := &Gate{Book: bookOf(l), Open: map[cluster.Workload]int{web: tt.open}}
+		if r, waits := g.Probing(of(podOf("web-0")), true); waits != tt.waits || r.Code != decision.Probing {
+			t.Errorf("%s: waits %t, %s; want %t", name, waits, r, tt.waits)
+		}
+	}
+}
+
 func TestBook_dryRun_showsTheCause(t *testing.T) {
 	b, p := ineffective(1), podOf("web-0")
 	ds := []decision.Decision{{Pod: p, Wanted: decision.Reason{Code: decision.BelowRange}}, {Pod: podOf("web-1"), Wanted: decision.Reason{Code: decision.BelowRange}}}

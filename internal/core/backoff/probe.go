@@ -62,7 +62,7 @@ func (g *Gate) End(p *cluster.Pod) {
 }
 
 // Probing returns why an eviction waits: it is not known whether those of other pods of the workload help. isFirst reports that the controller
-// replaces these only after the pod (disruption.Counter).
+// replaces these only after the pod (disruption.Counter), which does not wait for them then, but is not a third one within the back-off.
 func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, bool) {
 	r := decision.Reason{Code: decision.Probing}
 	p := d.Pod
@@ -75,10 +75,16 @@ func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, boo
 		return r, len(probes) > 0
 	}
 	others := g.Open[w]
-	if isFirst {
+	if isFirst && (others < openEvictions || g.isLongAgo(w)) {
 		others = 0
 	} else if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p, d.With) { // it counts already
 		others--
 	}
 	return r, len(probes)+others > 0 && (d.Rescue || len(probes)+others >= openEvictions)
+}
+
+// isLongAgo reports whether no pod of a workload was evicted within the back-off after an eviction without effect.
+func (g *Gate) isLongAgo(w cluster.Workload) bool {
+	_, last := g.Ledger.IneffectiveEvictions(w, g.Effective)
+	return g.Now.Sub(last) >= g.Delays.EvictionBackoff
 }
