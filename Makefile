@@ -186,6 +186,11 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 			--recommenders default,balanced,cost,critical,busy-hours,autopilot,autopilot-window,time-of-day,window-max; \
 	done
 
+.PHONY: backtest-nodes
+backtest-nodes: build ## Pack the machines in the trace TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
+	@bin/podfit backtest --trace "$(TRACES)" --workloads 0 --output wide --recommenders default,balanced,cost,critical,busy-hours,autopilot \
+		--nodes memory=16Gi,cpu=4,replicas=4 --nodes memory=64Gi,cpu=16,replicas=8 --nodes memory=256Gi,cpu=64,replicas=8
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME
 	@tools/fuzz $(FUZZTIME)

@@ -31,7 +31,7 @@ var Essential = map[string]string{
 	// The history, the pools, and the form of the result.
 	"capacity": "context prometheus pool lead-time output fail-on",
 	// The usage, the recommenders, and how they are compared.
-	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning cpu-price memory-price output",
+	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning nodes cpu-price memory-price output",
 }
 
 // A FlagGroup is a group of flags in the help, separated by blanks.
