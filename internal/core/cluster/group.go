@@ -190,6 +190,14 @@ func (a *Autoscaler) For(p *Pod) *Autoscaler {
 	return &out
 }
 
+// OwnTarget returns the target of a container of a pod if its role has another one than the workload, else nothing.
+func (a *Autoscaler) OwnTarget(p *Pod, container string) Resources {
+	if a == nil || a.AdviceFor(container) == nil || len(a.AdviceFor(container).Groups) == 0 {
+		return Resources{}
+	}
+	return a.For(p).AdviceFor(container).Target
+}
+
 // SizeOf returns the size of the pods with a role, nil if that is the target.
 func (a *Advice) SizeOf(role string) *GroupSize {
 	return Find(a.Groups, func(g *GroupSize) bool { return g.Role == role })
