@@ -308,6 +308,12 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			out.Injected = true
 		}
 	}
+	sized := w.vpa
+	if sized != nil {
+		own := *w.vpa
+		own.Advice = advice[0] // it has sizes of groups only if it is that of the status
+		sized = &own
+	}
 	var shown *cluster.Pod
 	for _, p := range w.live {
 		c := p.Container(container)
@@ -315,7 +321,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 			continue
 		}
 		requests, limits := c.Running()
-		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
+		out.Places = append(out.Places, review.Place{Pod: p.Name, Node: p.Node, Requests: requests, Own: sized.OwnTarget(p, container)})
 		if w.vpa.Represents(p, shown) {
 			shown = p
 			out.Requests, out.Limits, out.JVM, out.PodLevel = requests, limits, review.IsJVM(p, c), review.PodLevelOf(p)

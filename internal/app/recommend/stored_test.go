@@ -124,3 +124,32 @@ func TestBook_busyHours_usesCriticalityAndNodesOfTheWorkload(t *testing.T) {
 		t.Errorf("got %+v, want a quarter of the node", got)
 	}
 }
+
+func TestSubject_podsHaveRoles_eachCountsWithItsSize(t *testing.T) {
+	s := largeScene(5)
+	w := s.workloads[0]
+	w.vpa = &cluster.Autoscaler{Key: cluster.Key{Namespace: w.key.Namespace, Name: "vpa"}, Target: w.key, Mode: cluster.InPlace, Recommender: "balanced"}
+	w.vpa.Rules.RoleLabel = "role"
+	w.vpa.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(900, 1<<30)},
+		Groups: []cluster.GroupSize{{Role: "follower", Target: cluster.Resources{}.Set(cluster.CPU, 300)}}}}
+	for i, p := range w.live {
+		p.Marks = &cluster.Marks{Labels: "role=follower"}
+		if i == 0 {
+			p.Marks = &cluster.Marks{Labels: "role=leader"}
+		}
+	}
+	b := newBook("", s)
+	j := &job{}
+	for i, place := range j.subject(s, w, "app", []*book{b}, [][]cluster.Advice{b.adviseStored(w)}).Places {
+		if want := int64(300); i > 0 && place.Own.CPU != want || i == 0 && place.Own.CPU == want {
+			t.Errorf("pod %d: %v", i, place.Own)
+		}
+	}
+	// The sizes of the status do not belong to another recommendation.
+	other := []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(500, 1<<30)}}}
+	for _, place := range j.subject(s, w, "app", []*book{b}, [][]cluster.Advice{other}).Places {
+		if !place.Own.Has.Empty() {
+			t.Errorf("%v", place.Own)
+		}
+	}
+}

@@ -346,3 +346,40 @@ func TestGroups_daemonSetOnTwoSizesOfNodes_eachPodHasTheSizeOfItsNode(t *testing
 		})
 	}
 }
+
+// With podfit.dev/usage-level, pods need no label: three days show which of them use much, and a day more their sizes.
+func TestGroups_usageDiffersWithoutLabel_eachPodGetsItsSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := etcd(t)
+		b.change("etcd", func(a *cluster.Autoscaler) { a.Rules.RoleLabel = cluster.UsageLevel })
+		b.during(4*24*time.Hour+13*time.Hour, func(after time.Duration) {
+			if after == 3*24*time.Hour && b.sizeOf(1) != b.sizeOf(0) {
+				t.Errorf("a follower has a size of its own after three days: %v", b.sizeOf(1))
+			}
+		})
+		leader, follower := b.sizeOf(0), b.sizeOf(1)
+		if !enough(leader.CPU, leaderUses.CPU) || !enough(follower.CPU, followerUses.CPU) || follower.Memory != leader.Memory {
+			t.Errorf("leader %v, follower %v", leader, follower)
+		}
+		// After a restart the sizes stay. A new leader gets its size in the second pass.
+		b.during(20*time.Minute, func(after time.Duration) {
+			switch after {
+			case 5 * time.Minute:
+				if !closeTo(b.sizeOf(0), leader) || !closeTo(b.sizeOf(1), follower) {
+					t.Errorf("after a restart: %v, %v", b.sizeOf(0), b.sizeOf(1))
+				}
+				b.lead(2)
+			case 7 * time.Minute:
+				if !closeTo(b.sizeOf(2), leader) || !closeTo(b.sizeOf(1), follower) {
+					t.Errorf("two passes after the change of the leader: %v, %v", b.sizeOf(2), b.sizeOf(1))
+				}
+			}
+		})
+		if b.config.Sizing.RoleHistory = 0; true {
+			b.run(10 * time.Minute)
+		}
+		if b.sizeOf(1) != b.sizeOf(0) {
+			t.Errorf("without --role-history: %v, %v", b.sizeOf(0), b.sizeOf(1))
+		}
+	})
+}

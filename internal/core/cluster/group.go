@@ -23,11 +23,24 @@ const NodeName = "podfit.dev/node-name"
 // NodeSize is the label of the roles of pods that are sized by the size of their node. No pod has it.
 const NodeSize = "podfit.dev/node-size"
 
+// UsageLevel is the label of the roles of pods that are sized by how much CPU they use, compared with the other pods of their workload. No pod has it.
+const UsageLevel = "podfit.dev/usage-level"
+
+// The values of UsageLevel: what pods use, compared with the others.
+const (
+	Busy  = "busy"
+	Quiet = "quiet"
+)
+
+// MaxListed is the largest number of pods of a workload that a group lists.
+const MaxListed = 32
+
 // A GroupSize is the recommendation for a group of the pods of a workload: those with one role (RoleOf). It has only resources of which these pods need
 // less than others.
 type GroupSize struct {
 	Role   string
 	Target Resources
+	Pods   string // the UIDs of its pods, sorted and separated by commas, if no label has their role (UsageLevel); at most MaxListed
 }
 
 // Equal reports whether two recommendations are the same.
@@ -54,11 +67,12 @@ func (p *Pod) Role(label string) string {
 }
 
 // RoleLabel returns the label whose values are the roles of the pods, "" if they have no roles: that of the annotation, or NodeSize for a DaemonSet.
+// The size of the node says more of the usage of a pod than UsageLevel does.
 func (a *Autoscaler) RoleLabel() string {
 	switch label := a.Rules.RoleLabel; {
 	case label == "none":
 		return ""
-	case label == "" && a.Target.Kind == "DaemonSet":
+	case (label == "" || label == UsageLevel) && a.Target.Kind == "DaemonSet":
 		return NodeSize
 	default:
 		return label
@@ -72,10 +86,36 @@ func (a *Autoscaler) SizesByNode() bool {
 
 // RoleOf returns the role of a pod, "" if that is not known.
 func (a *Autoscaler) RoleOf(p *Pod) string {
-	if a.SizesByNode() {
+	switch {
+	case a.SizesByNode():
 		return a.NodeSizes[cmp.Or(p.Node, p.Role(NodeName))]
+	case a.SizesByUsage():
+		return a.usageLevel(p)
+	default:
+		return p.Role(a.RoleLabel())
 	}
-	return p.Role(a.RoleLabel())
+}
+
+// SizesByUsage reports whether the role of a pod is how much it uses. The recommender finds it, and the status of the VPA has it.
+func (a *Autoscaler) SizesByUsage() bool {
+	return a.RoleLabel() == UsageLevel
+}
+
+// usageLevel returns Quiet for a pod that a group of the status lists, and Busy for others if there are such groups. A new pod has no UID yet.
+func (a *Autoscaler) usageLevel(p *Pod) string {
+	level := ""
+	for i := range a.Advice {
+		for _, g := range a.Advice[i].Groups {
+			switch {
+			case g.Pods == "" || p.UID == "":
+			case slices.Contains(strings.Split(g.Pods, ","), p.UID):
+				return Quiet
+			default:
+				level = Busy
+			}
+		}
+	}
+	return level
 }
 
 // SizeClass returns the allocatable cores and GiB of a node, each rounded up to a power of two, such as 4cpu-16Gi; "" if they are not known.
@@ -148,6 +188,14 @@ func (a *Autoscaler) For(p *Pod) *Autoscaler {
 		}
 	}
 	return &out
+}
+
+// OwnTarget returns the target of a container of a pod if its role has another one than the workload, else nothing.
+func (a *Autoscaler) OwnTarget(p *Pod, container string) Resources {
+	if a == nil || a.AdviceFor(container) == nil || len(a.AdviceFor(container).Groups) == 0 {
+		return Resources{}
+	}
+	return a.For(p).AdviceFor(container).Target
 }
 
 // SizeOf returns the size of the pods with a role, nil if that is the target.

@@ -158,3 +158,23 @@ func TestSizeClass_nodes_areRoundedUp(t *testing.T) {
 		}
 	}
 }
+
+func TestRoleOf_usageLevel_quietPodsAreListed(t *testing.T) {
+	a, p := grouped()
+	a.Rules.RoleLabel = UsageLevel
+	p.UID = "u1"
+	if got := a.RoleOf(p); got != "" {
+		t.Errorf("no pod is listed: %q", got)
+	}
+	a.Advice[0].Groups = []GroupSize{{Role: Quiet, Target: Resources{}.Set(CPU, 30), Pods: "u0,u1"}}
+	for uid, want := range map[string]string{"u1": Quiet, "u": Busy, "u0,u1": Busy, "": ""} {
+		p.UID = uid
+		size := map[string]int64{Quiet: 30, Busy: 100, "": 100}[want]
+		if got := a.RoleOf(p); got != want || a.For(p).Advice[0].Target.CPU != size {
+			t.Errorf("%q: %q of size %v, want %q", uid, got, a.For(p).Advice[0].Target, want)
+		}
+	}
+	if a.Target.Kind = "DaemonSet"; !a.SizesByNode() || a.SizesByUsage() {
+		t.Error("a DaemonSet is not sized by its nodes")
+	}
+}

@@ -482,11 +482,8 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			switch {
 			case a == nil || a.RoleLabel() == "":
 				s.Text += " All replicas get the same recommendation, which follows the largest ones."
-				if a != nil && a.Mode.Resizes() && in.Subject.Workload.Kind == "StatefulSet" {
-					s.Advice = Advice{
-						Text:    "To size them apart by their ordinal, or by another label if that has their role:",
-						Command: kubectl(a.Namespace, "annotate", "vpa", a.Name, rollout.AnnotationRoleLabel+"="+cluster.PodIndex),
-					}
+				if a != nil && a.Mode.Resizes() {
+					s.Advice = sizeApart(a, in.Subject.Workload.Kind, res)
 				}
 			case slices.ContainsFunc(in.Pods, a.HasGroups):
 				continue // they are sized apart
@@ -496,6 +493,8 @@ func replicasDiffer(in *Input) (Situation, bool) {
 			case !a.SizesByRole():
 				s.Text += fmt.Sprintf(" Annotation %s has no effect, because sizes by role require an update mode that resizes in place, and have none beside canaries, HPAs, %s and %s.",
 					rollout.AnnotationRoleLabel, rollout.AnnotationMaxStep, rollout.AnnotationPerCPU)
+			case a.SizesByUsage():
+				s.Text += " They are sized apart once their use of CPU has differed by a factor of two for three days, and then for a day more (--role-history)."
 			case !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return a.RoleOf(p) != "" }):
 				s.Text += fmt.Sprintf(" No pod has the label %s that annotation %s names, or podfit does not read the labels of pods of this kind.", a.Rules.RoleLabel, rollout.AnnotationRoleLabel)
 			default:
@@ -505,6 +504,18 @@ func replicasDiffer(in *Input) (Situation, bool) {
 		}
 	}
 	return Situation{}, false
+}
+
+// sizeApart says how pods that differ get sizes of their own.
+func sizeApart(a *cluster.Autoscaler, kind string, differ cluster.Resource) Advice {
+	text, label := "To size them apart by how much CPU they use, if that differs for days:", cluster.UsageLevel
+	switch {
+	case kind == "StatefulSet":
+		text, label = "To size them apart by their ordinal, by another label if that has their role, or with "+cluster.UsageLevel+" by how much CPU they use:", cluster.PodIndex
+	case differ != cluster.CPU || kind == "Job" || kind == "CronJob":
+		return Advice{}
+	}
+	return Advice{Text: text, Command: kubectl(a.Namespace, "annotate", "vpa", a.Name, rollout.AnnotationRoleLabel+"="+label)}
 }
 
 // renamed recognizes a workload that has replaced one of another name, whose usage history it can continue.

@@ -191,6 +191,7 @@ var situationTests = map[string]struct {
 	"replicas whose memory differs":                {edit: edits(uses(0.1, 0.1), func(in *Input) { in.Usage[1].Memory = 1.5 * gib }), applies: ReplicasDiffer},
 	"replicas of a StatefulSet that differ":        {edit: edits(uses(1.3, 0.4), ofRoles("", nil)), applies: ReplicasDiffer},
 	"replicas whose roles are learnt":              {edit: edits(uses(1.3, 0.4), ofRoles("role", nil)), applies: ReplicasDiffer},
+	"replicas that are sized by their usage":       {edit: edits(uses(1.3, 0.4), ofRoles(cluster.UsageLevel, nil)), applies: ReplicasDiffer},
 	"replicas of a DaemonSet on nodes of one size": {edit: edits(uses(1.3, 0.4), ofRoles("", nil), func(in *Input) { in.Autoscaler.Target.Kind = "DaemonSet" }), applies: ReplicasDiffer},
 	"replicas with roles in mode Recreate":         {edit: edits(uses(1.3, 0.4), ofRoles("role", nil), func(in *Input) { in.Autoscaler.Mode = cluster.Recreate }), applies: ReplicasDiffer},
 	"replicas with a size by role": {edit: edits(uses(1.3, 0.4), ofRoles("role", []cluster.GroupSize{{Role: "follower", Target: cluster.Resources{}.Set(cluster.CPU, 30)}})),

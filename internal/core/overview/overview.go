@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/capacity"
@@ -100,8 +101,28 @@ type Container struct {
 	Advice  *cluster.Advice   // of the VPA, shared; nil if there is none
 	Used    cluster.Resources // highest current usage of a pod; not set if it is not known
 	Kills   []time.Time       // known OOM kills, oldest first
+	Roles   []Role            // of its pods, sorted, if some have a size of their own; nil: all pods have one size
 
 	pods *podCount // nil when all pods are counted
+}
+
+// A Role is the live pods with one size by role.
+type Role struct {
+	Name   string // "": those of all roles without a size of their own
+	Pods   int
+	Target cluster.Resources
+}
+
+// countRole counts a pod of a container with sizes by role, and the target of the pod.
+func (c *Container) countRole(role string, target cluster.Resources) {
+	if target == c.Estimate().Target {
+		role = ""
+	}
+	at, known := slices.BinarySearchFunc(c.Roles, role, func(r Role, role string) int { return strings.Compare(r.Name, role) })
+	if !known {
+		c.Roles = slices.Insert(c.Roles, at, Role{Name: role, Target: target})
+	}
+	c.Roles[at].Pods++
 }
 
 // Estimate returns the recommendation in the status of the VPA, also while it is too young to be recommended.

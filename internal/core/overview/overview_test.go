@@ -509,7 +509,15 @@ func TestOf_podsHaveTheSizeOfTheirRole_workloadHasNoRisk(t *testing.T) {
 	if row.Sized != 3 || row.Risk != 0 || c.Requests.CPU != 930 || row.Freed.CPU != 0 || row.Totals.Recommended.CPU != 1530 || !c.Fits() {
 		t.Errorf("%d sized, risk %v, shown %v, freed %v, recommended %v, fits %t", row.Sized, row.Risk, c.Requests, row.Freed, row.Totals.Recommended, c.Fits())
 	}
+	world := worldOf(pods, a)
+	world.Prices = review.Prices{PriceSource: review.PriceSource{Currency: "EUR"}, Default: review.Price{Core: 1}}
+	if got := SurplusOf(world, Of(world)); got.Total != 0 || got.Money[w] != 0 {
+		t.Errorf("pods have their sizes, and %+v", got)
+	}
 	pods[2].Containers[0].Requests.CPU = 1100
+	if got := SurplusOf(world, Of(world)); got.Total != 0.8*review.HoursPerMonth {
+		t.Errorf("a follower has 800m more: %+v", got)
+	}
 	if row := Of(worldOf(pods, a)).Rows[0]; row.Sized != 2 || row.Freed.CPU != 800 || row.Containers[0].Outside.CPU != 1100 {
 		t.Errorf("a follower with the size of a leader: %d sized, freed %v", row.Sized, row.Freed)
 	}

@@ -48,6 +48,7 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 
 // subjectsOf returns the containers that have a recommendation.
 func subjectsOf(w *World, o *Overview) []review.Subject {
+	governors := Governors(w.Snapshot, w.StartupBoost)
 	places := make(map[usage.Ref][]review.Place, len(o.Rows))
 	for _, p := range w.Snapshot.Pods {
 		if !p.Live() || p.Placeholder {
@@ -56,7 +57,7 @@ func subjectsOf(w *World, o *Overview) []review.Subject {
 		for i := range p.Containers {
 			requests, _ := p.Containers[i].Running()
 			ref := usage.Ref{Workload: p.Workload(), Container: p.Containers[i].Name}
-			places[ref] = append(places[ref], review.Place{Pod: p.Name, Node: p.Node, Requests: requests})
+			places[ref] = append(places[ref], review.Place{Pod: p.Name, Node: p.Node, Requests: requests, Own: governors[p.Workload()].OwnTarget(p, p.Containers[i].Name)})
 		}
 	}
 	var out []review.Subject

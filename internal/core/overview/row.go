@@ -95,6 +95,9 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		known := r.container(w, c.Name, a)
 		known.Sidecar = c.Role == cluster.Sidecar
 		own := known.of(group)
+		if known.Advice != nil && len(known.Advice.Groups) > 0 && a.SizesByRole() {
+			known.countRole(a.RoleOf(p), own.Estimate().Target)
+		}
 		if own == known || !own.within(requests) {
 			known.count(requests, limits)
 		}

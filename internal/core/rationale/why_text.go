@@ -382,8 +382,11 @@ func (w *Why) sizeLine() Line {
 	for _, g := range w.Published.Groups {
 		if amount, set := g.Target.Get(w.Resource); set && w.Published.RoleLabel != "" {
 			which := fmt.Sprintf("pods with %s=%s", w.Published.RoleLabel, g.Role)
-			if w.Published.RoleLabel == cluster.NodeSize {
+			switch w.Published.RoleLabel {
+			case cluster.NodeSize:
 				which = "pods on nodes of the size " + g.Role
+			case cluster.UsageLevel:
+				which = g.Role + " pods"
 			}
 			texts = append(texts, which+" get "+wording.Figure(w.Resource, float64(amount)))
 		}

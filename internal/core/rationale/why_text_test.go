@@ -136,7 +136,13 @@ func TestKept_everyReason_saysWhatChangesWhen(t *testing.T) {
 func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 	hpa := cluster.Horizontal{HPA: &cluster.HorizontalAutoscaler{Key: cluster.Key{Name: "cart"}}, Metric: &cluster.UtilizationTarget{Percent: 70}}
 	size := Amounts{Request: 300 * mib, HasRequest: true, Limit: 600 * mib, HasLimit: true}
+	published := func(label, role string) Published {
+		return Published{0, []cluster.GroupSize{{Role: role, Target: cluster.Amounts(1, 200*mib)}}, label}
+	}
 	for want, w := range map[string]Why{
+		"limit 600Mi; quiet pods get 200Mi":                     {Size: size, Published: published(cluster.UsageLevel, cluster.Quiet)},
+		"limit 600Mi; pods on nodes of the size 1cpu get 200Mi": {Size: size, Published: published(cluster.NodeSize, "1cpu")},
+		"limit 600Mi; pods with role=a get 200Mi":               {Size: size, Published: published("role", "a")},
 		"limit 600Mi":                                  {Size: size},
 		"limit 400Mi → 600Mi, in proportion":           {Size: size, Present: Amounts{Limit: 400 * mib, HasLimit: true}},
 		"limit stays 600Mi, by the policy":             {Size: size, LimitsKept: true},

@@ -92,7 +92,7 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 func (r *Row) freedOf(p *Place) cluster.Resources {
 	var freed cluster.Resources
 	for _, res := range cluster.All {
-		to, ok := r.Request.Get(res)
+		to, ok := r.requestIn(p).Get(res)
 		if !ok {
 			continue
 		}
@@ -102,4 +102,15 @@ func (r *Row) freedOf(p *Place) cluster.Resources {
 		freed = freed.Set(res, p.Requests.Amount(res)-to)
 	}
 	return freed
+}
+
+// requestIn returns what the container should request in a pod.
+func (r *Row) requestIn(p *Place) cluster.Resources {
+	out := r.Request
+	for _, res := range cluster.All {
+		if own, has := p.Own.Get(res); has && r.Applies(res) {
+			out = out.Set(res, Rounded(res, own))
+		}
+	}
+	return out
 }

@@ -26,13 +26,13 @@ type Packing struct {
 
 // pack returns how many nodes could go.
 func (r *Report) pack() Packing {
-	wanted := map[usage.Ref]cluster.Resources{}
+	all := map[usage.Ref]wanted{}
 	for _, row := range r.Rows {
 		if row.Confidence > None {
-			wanted[usage.Ref{Workload: row.Workload, Container: row.Container}] = row.Request
+			all[usage.Ref{Workload: row.Workload, Container: row.Container}] = row.wanted()
 		}
 	}
-	after, steps := r.fill(wanted)
+	after, steps := r.fill(all)
 	before, more := r.fill(nil)
 	out := Packing{Known: true, Nodes: len(r.Nodes), steps: steps + more}
 	for i := range r.Nodes {
@@ -47,14 +47,37 @@ func (r *Report) pack() Packing {
 	return out
 }
 
+// wanted is what a container should request.
+type wanted struct {
+	requests cluster.Resources
+	own      map[string]cluster.Resources // by pod, of those whose role has a size of its own
+}
+
+func (r *Row) wanted() wanted {
+	out := wanted{requests: r.Request}
+	for i := range r.Places {
+		if p := &r.Places[i]; !p.Own.Has.Empty() {
+			if out.own == nil {
+				out.own = map[string]cluster.Resources{}
+			}
+			out.own[p.Pod] = r.requestIn(p)
+		}
+	}
+	return out
+}
+
 // requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
-func requestsOf(p *cluster.Pod, wanted map[usage.Ref]cluster.Resources) cluster.Resources {
-	if len(wanted) == 0 {
+func requestsOf(p *cluster.Pod, all map[usage.Ref]wanted) cluster.Resources {
+	if len(all) == 0 {
 		return RequestsOf(p, nil)
 	}
 	sizes := make([]cluster.Resources, len(p.Containers))
 	for i := range p.Containers {
-		sizes[i] = wanted[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
+		of := all[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
+		sizes[i] = of.requests
+		if own, has := of.own[p.Name]; has {
+			sizes[i] = own
+		}
 	}
 	return RequestsOf(p, sizes)
 }
@@ -117,7 +140,7 @@ type item struct {
 // fill assigns pods to nodes, first-fit-decreasing, and returns for each node whether it is needed, and how many nodes were compared with pods.
 // Pods of DaemonSets stay on their nodes. So do pods that may not be able to move: those without a controller, with data on the node, or with
 // constraints that are not known here. A node with such a pod is needed.
-func (c *Config) fill(wanted map[usage.Ref]cluster.Resources) (needed []bool, steps int) {
+func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, steps int) {
 	free := make([]cluster.Resources, len(c.Nodes))
 	needed = make([]bool, len(c.Nodes))
 	index := make(map[string]int, len(c.Nodes))
@@ -134,7 +157,7 @@ func (c *Config) fill(wanted map[usage.Ref]cluster.Resources) (needed []bool, st
 		if !pod.Live() {
 			continue
 		}
-		requests := requestsOf(pod, wanted)
+		requests := requestsOf(pod, all)
 		at, known := index[pod.Node]
 		isDaemon := pod.Controller.Kind == "DaemonSet"
 		switch {

@@ -281,6 +281,30 @@ func TestPacking_lowerRequests_letNodesGo(t *testing.T) {
 	}
 }
 
+// Of two pods on two nodes, the follower needs a tenth of what the leader needs: it fits beside it, and only its own request falls.
+func TestNew_podHasTheSizeOfItsRole_itIsCountedWithThat(t *testing.T) {
+	f := newFleet(2)
+	for i := range 2 {
+		f.add(web("db"), f.Nodes[i].Name, cluster.Amounts(3000, gib))
+	}
+	s := subject("db", 0, cluster.Amounts(3000, gib), cluster.Resources{}, cluster.Amounts(3000, gib))
+	s.Workload = f.Pods[len(f.Pods)-1].Top
+	for _, p := range f.Pods {
+		if p.Top == s.Workload {
+			s.Places = append(s.Places, Place{Pod: p.Name, Requests: p.Containers[0].Requests})
+		}
+	}
+	s.Places[1].Own = cluster.Resources{}.Set(cluster.CPU, 300)
+	r := New(f.Config, []Subject{s})
+	if sum := r.Summary; sum.Freed.CPU != 2700 || sum.Packing.Gone != 1 || r.Rows[0].Request.CPU != 3000 || r.ByNamespace().All[0].Freed.CPU != 2700 {
+		t.Errorf("%+v", sum)
+	}
+	s.Kept[0] = Kept{Reason: NotControlled}
+	if sum := New(f.Config, []Subject{s}).Summary; sum.Freed.CPU != 0 || sum.Packing.Gone != 0 {
+		t.Errorf("the request is kept: %+v", sum)
+	}
+}
+
 func TestPacking_daemonSets_countOnEachNode(t *testing.T) {
 	f := newFleet(2)
 	for i := range 2 {

@@ -48,6 +48,7 @@ type Place struct {
 	Pod      string            // name
 	Node     string            // "" if the pod is not on a node
 	Requests cluster.Resources // of the container in this pod
+	Own      cluster.Resources // the recommendation for this pod, if its role has one of its own; without it that of the first profile
 }
 
 // A Target is the recommendation of one profile, as the recommender would write it to the status of a VPA.

@@ -63,7 +63,7 @@ var settings = []struct {
 		to.Continues = text
 		return objectName.MatchString(text) && len(text) <= 253
 	}},
-	{AnnotationRoleLabel, "none, or the name of a label of the pods, such as role or " + cluster.PodIndex, func(text string, to *cluster.Settings) bool {
+	{AnnotationRoleLabel, "none, " + cluster.UsageLevel + ", or the name of a label of the pods, such as role or " + cluster.PodIndex, func(text string, to *cluster.Settings) bool {
 		to.RoleLabel = text
 		return labelName.MatchString(text) && len(text) <= 317
 	}},

@@ -4,7 +4,9 @@
 package web_test
 
 import (
+	"fmt"
 	"html"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -277,6 +279,44 @@ func TestWorkload_charts_haveLevelsKillsAndChanges(t *testing.T) {
 	}
 	text := body(t, get(handler(webtest.Small()), "GET", path))
 	contains(t, "workload", text, "target, with its range", "limit", "OOM kill", "change by podfit")
+}
+
+func TestWorkload_podsHaveSizesByRole_tableHasThem(t *testing.T) {
+	key := cluster.Workload{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	vpa := &cluster.Autoscaler{Key: cluster.Key{Namespace: "shop", Name: "db"}, Target: key, Mode: cluster.InPlace, Advice: []cluster.Advice{{
+		Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(900, 1<<30)},
+		Groups: []cluster.GroupSize{{Role: "<b>", Target: cluster.Resources{}.Set(cluster.CPU, 300)}, {Role: "gone", Target: cluster.Resources{}.Set(cluster.CPU, 100)}},
+	}}}
+	vpa.Rules.RoleLabel = "role"
+	var pods []*cluster.Pod
+	for i, role := range []string{"leader", "<b>", "<b>", ""} {
+		pods = append(pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("db-%d", i)}, Top: key, Phase: cluster.Running,
+			Marks: &cluster.Marks{Labels: "role=" + role}, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(300, 1<<30)}}})
+	}
+	show := func(path string) *http.Response {
+		source := webtest.Small()
+		source.Show(web.State{Overview: overview.Of(&overview.World{Now: webtest.Now, Snapshot: cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa})})})
+		return get(handler(source), "GET", path)
+	}
+	const path = "/workloads/shop/StatefulSet/db"
+	contains(t, "roles", body(t, show(path)), "Target by role", ">app<", "other pods", ">2<", ">900m<", "1 Gi", ">app<", "&lt;b&gt;", ">2<", ">300m<", "1 Gi")
+	var page struct {
+		Containers []struct {
+			Roles []struct {
+				Role   string
+				Pods   int
+				Target struct{ CPU string }
+			}
+		}
+	}
+	decode(t, show(path+"?format=json"), &page)
+	if got := fmt.Sprint(page.Containers[0].Roles); got != "[{ 2 {900m}} {<b> 2 {300m}}]" {
+		t.Error(got)
+	}
+	vpa.Mode = cluster.Recreate
+	if text := body(t, show(path)); strings.Contains(text, "Target by role") {
+		t.Error("roles without effect are shown")
+	}
 }
 
 // Without a UsageHistory the page shows the histogram of the checkpoint, and says so.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +55,24 @@ type containerView struct {
 	Used    amounts     `json:"highestUsage"`
 	Kills   []time.Time `json:"oomKills,omitempty"`
 	Sidecar bool        `json:"sidecar,omitempty"` // an init container that keeps running
+	Roles   []roleView  `json:"roles,omitempty"`   // absent if all pods have one size
 
 	Requests amounts `json:"-"`
 	Limits   amounts `json:"-"`
 
 	raw *overview.Container
+}
+
+// A roleView is the pods with one size by role, and that size. Those of all roles without a size of their own have no name.
+type roleView struct {
+	Role   string  `json:"role,omitempty"`
+	Pods   int     `json:"pods"`
+	Target amounts `json:"target"`
+}
+
+// HasRoles reports whether pods of a container have sizes by role.
+func (v workloadView) HasRoles() bool {
+	return slices.ContainsFunc(v.Containers, func(c containerView) bool { return len(c.Roles) > 0 })
 }
 
 // Left returns why podfit leaves a request as it is although there is a recommendation, "" if it does not.
@@ -91,6 +105,7 @@ func (s *State) viewOf(r *overview.Row) workloadView {
 			Record: s.recordOf(c), Requests: amounts{c.Requests}, Limits: amounts{c.Limits}, Lower: amounts{c.Estimate().Lower}, Target: amounts{c.Estimate().Target},
 			Upper: amounts{c.Estimate().Upper}, Used: amounts{c.Used}, Kills: c.Kills, raw: c,
 			Sidecar: c.Sidecar,
+			Roles:   cluster.Each(c.Roles, func(r *overview.Role) roleView { return roleView{r.Name, r.Pods, amounts{r.Target}} }),
 		}
 	})
 	return v

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package grouping sizes pods by their role: it keeps a usage history of each group of pods, beside that of their workload. A group is the pods with
-// one value of the label that the annotation podfit.dev/role-label of the VPA names, or the pods of a DaemonSet on nodes of one size.
+// one value of the label that the annotation podfit.dev/role-label of the VPA names, the pods of a DaemonSet on nodes of one size, or pods that use much
+// or little CPU.
 package grouping
 
 import (
@@ -34,6 +35,8 @@ type Book struct {
 	editions          map[cluster.Workload]sizing.Edition // of each group: the profile that its model state belongs to
 	tracked           map[cluster.Key]member              // pods in the store
 	pods              map[cluster.Workload]int            // of each group: its pods in the store
+	levels            map[cluster.Workload]*levels        // of workloads whose pods have the roles busy and quiet
+	watched           map[cluster.Key]watched             // the pods of these
 }
 
 // grouped is a workload and its roles.
@@ -66,6 +69,7 @@ func (b *Book) Configure(now time.Time, all []Workload) {
 	b.Store.Tick(now)
 	next := map[cluster.Workload]*grouped{}
 	editions := map[cluster.Workload]sizing.Edition{}
+	b.watch(all)
 	for _, w := range all {
 		if b.history == 0 {
 			break
@@ -75,9 +79,9 @@ func (b *Book) Configure(now time.Time, all []Workload) {
 		if before := b.workloads[target]; before != nil {
 			known = slices.Concat(known, slices.DeleteFunc(before.roles, func(role string) bool { return b.absence(target.InGroup(role)) > gone }))
 		}
-		roles := rolesOf(w.Pods, w.Autoscaler, known)
-		if len(roles) < 2 && w.Autoscaler.SizesByNode() {
-			continue // all nodes are alike
+		roles := rolesOf(w.Pods, func(p *cluster.Pod) string { return b.roleOf(w.Autoscaler, p) }, known)
+		if len(roles) < 2 && (w.Autoscaler.SizesByNode() || w.Autoscaler.SizesByUsage()) {
+			continue // all nodes or pods are alike
 		}
 		next[target] = &grouped{w, roles}
 		for _, role := range next[target].roles {
@@ -112,13 +116,13 @@ func (b *Book) extend(of cluster.Workload, choice *sizing.Choice) sizing.Edition
 
 // rolesOf returns the roles that have a group, sorted: those of live pods, of these first the ones that have a group already, then those without a
 // pod at present.
-func rolesOf(pods []*cluster.Pod, a *cluster.Autoscaler, known []string) []string {
+func rolesOf(pods []*cluster.Pod, roleOf func(*cluster.Pod) string, known []string) []string {
 	rank := map[string]int{}
 	for _, role := range known {
 		rank[role] = 2
 	}
 	for _, p := range pods {
-		if role := a.RoleOf(p); role != "" && p.Live() {
+		if role := roleOf(p); role != "" && p.Live() {
 			if at, has := rank[role]; !has {
 				rank[role] = 1
 			} else if at == 2 {
@@ -143,7 +147,7 @@ func (b *Book) Track(evictions []usage.OOM) {
 	pods := map[cluster.Workload]int{}
 	for target, w := range b.workloads {
 		for _, p := range w.Pods {
-			role := w.Autoscaler.RoleOf(p)
+			role := b.roleOf(w.Autoscaler, p)
 			if _, has := slices.BinarySearch(w.roles, role); !has {
 				continue
 			}
@@ -182,6 +186,7 @@ func (b *Book) Track(evictions []usage.OOM) {
 
 // Observe adds a sample, if its pod is in a group, and was when it was measured.
 func (b *Book) Observe(s *usage.Sample) {
+	b.observeLevel(s)
 	if m, has := b.tracked[s.Pod]; has && (m.since.IsZero() || s.At.After(m.since.Add(settled))) {
 		b.Store.Observe(*s)
 	}

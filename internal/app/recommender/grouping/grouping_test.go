@@ -25,10 +25,10 @@ func TestRolesOf_moreThanEight_thoseWithPodsAndHistoryStay(t *testing.T) {
 	want := []string{"00", "01", "02", "03", "04", "05", "17", "19"}
 	a := &cluster.Autoscaler{}
 	a.Rules.RoleLabel = "role"
-	if got := rolesOf(pods, a, []string{"19", "17", "gone"}); !slices.Equal(got, want) {
+	if got := rolesOf(pods, a.RoleOf, []string{"19", "17", "gone"}); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := rolesOf(nil, a, []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
+	if got := rolesOf(nil, a.RoleOf, []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v without pods", got)
 	}
 }

@@ -67,8 +67,16 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	for i := range all {
 		all[i].Groups = nil
 		for n, role := range w.roles {
-			if size := b.target(a, role, &all[i], adviceOf(sizes[n], all[i].Container), lowers[i]); !size.Has.Empty() {
-				all[i].Groups = append(all[i].Groups, cluster.GroupSize{Role: role, Target: size})
+			size := b.target(a, role, &all[i], adviceOf(sizes[n], all[i].Container), lowers[i])
+			pods := ""
+			if a.SizesByUsage() && role == cluster.Quiet {
+				pods = b.levels[a.Target].listed()
+				if pods == "" {
+					continue
+				}
+			}
+			if !size.Has.Empty() {
+				all[i].Groups = append(all[i].Groups, cluster.GroupSize{Role: role, Target: size, Pods: pods})
 			}
 		}
 		if a.SizesByNode() {

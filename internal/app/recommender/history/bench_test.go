@@ -70,6 +70,9 @@ func (b *bench) Write(_ context.Context, k checkpoint.Key, c usage.Checkpoint) e
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stored[k] = c
+	b.modelStates.mu.Lock()
+	b.modelStates.writes = append(b.modelStates.writes, cluster.Workload{Name: k.Autoscaler.Name})
+	b.modelStates.mu.Unlock()
 	return nil
 }
 
@@ -86,6 +89,9 @@ type modelStates struct {
 	unread error // of each load, which then returns nothing
 	broken error // of each load
 	loads  int
+	stall  bool // each write waits until its time is over
+	writes []cluster.Workload
+	mu     sync.Mutex // for concurrent writers
 }
 
 func (m *modelStates) Load(context.Context) (map[cluster.Workload][]usage.History, error) {
@@ -102,7 +108,16 @@ func (m *modelStates) Load(context.Context) (map[cluster.Workload][]usage.Histor
 
 func (m *modelStates) Unread() error { return m.unread }
 
-func (m *modelStates) Write(_ context.Context, w cluster.Workload, states []usage.History) (bool, error) {
+func (m *modelStates) Write(ctx context.Context, w cluster.Workload, states []usage.History) (bool, error) {
+	m.mu.Lock()
+	m.writes = append(m.writes, w)
+	m.mu.Unlock()
+	if m.stall {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.err != nil || m.unread != nil {
 		return false, errors.Join(m.err, m.unread)
 	}

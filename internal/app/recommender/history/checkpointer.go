@@ -394,9 +394,15 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 	}
 	var g errgroup.Group
 	var all []*unsaved // of each, one worker has access until all have ended
+	var groups []*unsavedGroup
 	g.SetLimit(k.config.Workers)
-	for _, refs := range byWorkload(k.usageStore.Pending(now)) {
+	for _, refs := range k.pending(now) {
 		w := refs[0].Workload
+		if _, isGroup := w.Ungrouped(); isGroup {
+			due := func(r usage.Ref) bool { return isDue(k.groups.Series(w, r.Container), k.savedAt[r]) }
+			groups = append(groups, k.beginGroup(ctx, now, &g, w, slices.ContainsFunc(refs, due)))
+			continue
+		}
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
 			return !sizedByAny(r.Container, vpas[w]) || !isDue(k.usageStore.Series(w, r.Container), k.savedAt[r])
 		})
@@ -419,7 +425,9 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		})
 	}
 	_ = g.Wait() // errors are logged where they occur
-	k.writeGroups(ctx, now, isDue)
+	for _, of := range groups {
+		k.savedGroup(now, of)
+	}
 	for _, d := range all {
 		k.resumeAt[d.ref] = d.resumeAt
 		if d.resumeAt == (cluster.Key{}) {
@@ -434,6 +442,14 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 			delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}) // the stored checkpoint is newer
 		}
 	}
+}
+
+// pending returns the containers with changed histories, by workload or group of pods. Those that were stored longest ago come first, so that each is
+// stored some time, also if the time does not suffice for all.
+func (k *Checkpointer) pending(now time.Time) [][]usage.Ref {
+	all := append(byWorkload(k.usageStore.Pending(now)), byWorkload(k.groups.Pending(now))...)
+	slices.SortStableFunc(all, func(a, b []usage.Ref) int { return k.savedAt[a[0]].Compare(k.savedAt[b[0]]) })
+	return all
 }
 
 // An unsaved is a container whose history is to be stored.

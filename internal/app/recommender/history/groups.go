@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
@@ -67,34 +69,59 @@ func (k *Checkpointer) restoreGroups(ours []*cluster.Autoscaler) {
 	}
 }
 
-// writeGroups stores the changed histories of groups of pods for which isDue returns true for a container.
-func (k *Checkpointer) writeGroups(ctx context.Context, now time.Time, isDue func(*usage.ContainerHistory, time.Time) bool) {
-	for _, refs := range byWorkload(k.groups.Pending(now)) {
-		of := refs[0].Workload
-		due := func(r usage.Ref) bool { return isDue(k.groups.Series(of, r.Container), k.savedAt[r]) }
-		if ctx.Err() == nil && slices.ContainsFunc(refs, due) {
-			process.Attempt(k.log, k.health, of.String(), func() { k.storeGroup(ctx, now, of) })
+// An unsavedGroup is a group of pods whose history is to be stored.
+type unsavedGroup struct {
+	of          cluster.Workload
+	containers  []usage.History
+	checkpoints map[string]usage.Checkpoint // by container
+	isStored    bool
+}
+
+// pack adds the history of a group of pods to it.
+func (k *Checkpointer) pack(now time.Time, g *unsavedGroup) {
+	g.checkpoints = map[string]usage.Checkpoint{}
+	for _, s := range k.groups.All(g.of) {
+		if packed, c, ok := k.groups.Pack(g.of, s.Container(), now); ok {
+			g.containers = append(g.containers, packed)
+			g.checkpoints[s.Container()] = c
 		}
 	}
 }
 
-// storeGroup stores the history of a group of pods.
-func (k *Checkpointer) storeGroup(ctx context.Context, now time.Time, of cluster.Workload) {
-	defer func() { k.health.Active(time.Now()) }()
-	var all []usage.History
-	stored := map[string]usage.Checkpoint{}
-	for _, s := range k.groups.All(of) {
-		if packed, c, ok := k.groups.Pack(of, s.Container(), now); ok {
-			all = append(all, packed)
-			stored[s.Container()] = c
-		}
+// beginGroup lets a worker store the history of a group of pods that is due.
+func (k *Checkpointer) beginGroup(ctx context.Context, now time.Time, workers *errgroup.Group, of cluster.Workload, isDue bool) *unsavedGroup {
+	g := &unsavedGroup{of: of}
+	if !isDue || ctx.Err() != nil {
+		return g
 	}
-	if _, err := k.store.ModelStates.Write(ctx, of, all); err != nil {
-		k.log.Debug("Cannot store the usage history of the pods with one role; the next pass retries", slog.String("workload", of.String()), slog.Any("error", err))
+	process.Attempt(k.log, k.health, of.String(), func() {
+		k.pack(now, g)
+		workers.Go(func() error {
+			process.Attempt(k.log, k.health, of.String(), func() { k.storeGroup(ctx, g) })
+			return nil
+		})
+	})
+	return g
+}
+
+// storeGroup stores the history of a group of pods.
+func (k *Checkpointer) storeGroup(ctx context.Context, g *unsavedGroup) {
+	defer func() { k.health.Active(time.Now()) }()
+	if _, err := k.store.ModelStates.Write(ctx, g.of, g.containers); err != nil {
+		k.log.Debug("Cannot store the usage history of the pods with one role; the next pass retries", slog.String("workload", g.of.String()), slog.Any("error", err))
 		return
 	}
-	for container, c := range stored {
-		k.groups.Saved(of, container, c)
-		k.savedAt[usage.Ref{Workload: of, Container: container}] = now
+	g.containers = nil // not needed any more
+	g.isStored = true
+}
+
+// savedGroup records that the history of a group of pods is stored, if it is.
+func (k *Checkpointer) savedGroup(now time.Time, g *unsavedGroup) {
+	if !g.isStored {
+		return
+	}
+	for container, c := range g.checkpoints {
+		k.groups.Saved(g.of, container, c)
+		k.savedAt[usage.Ref{Workload: g.of, Container: container}] = now
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -64,6 +65,38 @@ func TestGroups_storedAndLoaded_historyIsRestored(t *testing.T) {
 	if !needed.Has(leader) || needed.Has(follower) || !next.needed(b.autoscalers, nil).Has(follower) {
 		t.Error("want the histories of groups, and of all roles of VPAs that another recommender serves")
 	}
+}
+
+// The time of a pass suffices for some writes only. Groups are written by the same workers as workloads, and what was stored longest ago is first.
+func TestGroups_timeIsShort_eachIsWrittenInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		b, k, a, leader := withGroup(now)
+		follower := a.Target.InGroup("follower")
+		k.groups.Configure(follower, nil)
+		pod := *b.pods[0]
+		pod.Top, pod.Name = follower, "db-1"
+		observe(k.groups, now, &pod, 90)
+		k.usageStore.Configure(a.Target, nil)
+		k.usageStore.Tick(now)
+		observe(k.usageStore, now, b.pods[0], 90)
+
+		b.modelStates.stall = true
+		k.Flush(t.Context(), now, b.autoscalers)
+		if len(b.modelStates.writes) != 3 {
+			t.Errorf("written at the same time: %v, want the workload and both groups", b.modelStates.writes)
+		}
+		b.modelStates.stall, b.modelStates.writes = false, nil
+		k.config.Workers = 1
+		observe(k.usageStore, now.Add(time.Minute), b.pods[0], 1)
+		k.savedAt[usage.Ref{Workload: a.Target, Container: "app"}] = now.Add(-90 * time.Minute)
+		k.savedAt[usage.Ref{Workload: follower, Container: "app"}] = now.Add(-time.Hour)
+		k.savedAt[usage.Ref{Workload: leader, Container: "app"}] = now.Add(-2 * time.Hour)
+		k.Flush(t.Context(), now.Add(time.Minute), b.autoscalers)
+		if got := b.modelStates.writes; !slices.Equal(got, []cluster.Workload{leader, {Name: "db"}, follower}) {
+			t.Errorf("written %v, want what was stored longest ago first", got)
+		}
+	})
 }
 
 func TestGroups_cannotBeStoredOrRead_isLoggedAndTheNextPassRetries(t *testing.T) {

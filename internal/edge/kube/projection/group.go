@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -18,15 +19,28 @@ import (
 // WithGroups adds the sizes of groups of pods to a list of amounts of the status, which may be nil.
 func WithGroups(list corev1.ResourceList, groups []cluster.GroupSize) corev1.ResourceList {
 	for _, g := range groups {
+		if g.Pods != "" {
+			for uid := range strings.SplitSeq(g.Pods, ",") {
+				list = with(list, listed+v1alpha1.GroupSizeSuffix+uid, *resource.NewQuantity(1, resource.DecimalSI))
+			}
+		}
 		for _, res := range cluster.All {
 			if amount, set := g.Target.Get(res); set {
-				if list == nil {
-					list = corev1.ResourceList{}
-				}
-				list[corev1.ResourceName(res.String()+v1alpha1.GroupSizeSuffix+g.Role)] = kube.Quantity(res, amount)
+				list = with(list, res.String()+v1alpha1.GroupSizeSuffix+g.Role, kube.Quantity(res, amount))
 			}
 		}
 	}
+	return list
+}
+
+// listed is the name of the amounts that list the pods of the group cluster.Quiet.
+const listed = "pod"
+
+func with(list corev1.ResourceList, name string, amount resource.Quantity) corev1.ResourceList {
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[corev1.ResourceName(name)] = amount
 	return list
 }
 
@@ -34,8 +48,12 @@ func WithGroups(list corev1.ResourceList, groups []cluster.GroupSize) corev1.Res
 // amounts that are not positive are left out.
 func groups(list corev1.ResourceList) []cluster.GroupSize {
 	var out []cluster.GroupSize
+	var pods []string
 	for key, quantity := range list {
 		name, role, _ := strings.Cut(string(key), v1alpha1.GroupSizeSuffix)
+		if name == listed && role != "" && !strings.Contains(role, ",") {
+			pods = append(pods, role)
+		}
 		res, known := cluster.ParseResource(name)
 		amount := int64(0)
 		if known && role != "" {
@@ -50,6 +68,10 @@ func groups(list corev1.ResourceList) []cluster.GroupSize {
 		}
 		out[i].Target = out[i].Target.Set(res, amount)
 		out = out[:min(len(out), cluster.MaxGroups)]
+	}
+	slices.Sort(pods)
+	if i := slices.IndexFunc(out, func(g cluster.GroupSize) bool { return g.Role == cluster.Quiet }); i >= 0 {
+		out[i].Pods = strings.Join(pods[:min(len(pods), cluster.MaxListed)], ",")
 	}
 	return out
 }

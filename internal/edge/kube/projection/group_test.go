@@ -32,6 +32,23 @@ func TestGroups_writtenAndRead_areTheSame(t *testing.T) {
 	}
 }
 
+func TestGroups_quietPods_areListed(t *testing.T) {
+	want := []cluster.GroupSize{{Role: cluster.Busy, Target: cluster.Amounts(50, 1<<30)}, {Role: cluster.Quiet, Target: cluster.Amounts(30, 1<<30), Pods: "5ab5bd6d-27d0-4f3c-9e1b-1f3a1c2b3d4e,7"}}
+	if got := groups(WithGroups(nil, want)); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	list := corev1.ResourceList{"cpu.role.podfit.dev/quiet": resource.MustParse("1"), "pod.role.podfit.dev/": resource.MustParse("1"), "pod.role.podfit.dev/a,b": resource.MustParse("1")}
+	if got := groups(list); got[0].Pods != "" {
+		t.Errorf("%v", got)
+	}
+	for i := range 100 {
+		list[corev1.ResourceName("pod.role.podfit.dev/u"+strconv.Itoa(i))] = resource.MustParse("1")
+	}
+	if got := groups(list); len(strings.Split(got[0].Pods, ",")) != cluster.MaxListed {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestGroups_hostileStatus_isBounded(t *testing.T) {
 	list := corev1.ResourceList{
 		"cpu.role.podfit.dev/negative": resource.MustParse("-1"), "cpu.role.podfit.dev/zero": resource.MustParse("0"),
