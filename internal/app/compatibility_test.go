@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/test/contract"
+	"podfit.dev/podfit/test/rowtest"
 )
 
 // changesNoBehaviour are podfit's own flags for which the switch --compatibility needs no value, with the reason.
@@ -53,7 +54,7 @@ func TestCompatibility_eachOwnFlag_isInTheTableOrChangesNoBehaviour(t *testing.T
 				t.Errorf("--%s of %s is %s by default", f.Name, command, f.DefValue)
 			}
 			if switched[f.Name] == (reason != "") {
-				t.Errorf("--%s of %s must be in compatibility.Table, or in changesNoBehaviour with a reason; in the table: %v, reason %q", f.Name, command, switched[f.Name], reason)
+				t.Errorf("--%s of %s must be in rowtest.Table, or in changesNoBehaviour with a reason; in the table: %v, reason %q", f.Name, command, switched[f.Name], reason)
 			}
 		})
 	}
@@ -79,7 +80,7 @@ func TestCompatibility_flagsOfTheTable_haveBothValues(t *testing.T) {
 		if err := compatibility.ApplyGiven(fs); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range compatibility.Table {
+		for _, d := range rowtest.Table {
 			f := fs.Lookup(d.Flag)
 			if d.Flag == "" || f == nil {
 				continue
@@ -90,7 +91,7 @@ func TestCompatibility_flagsOfTheTable_haveBothValues(t *testing.T) {
 			}
 		}
 	}
-	for _, d := range compatibility.Table {
+	for _, d := range rowtest.Table {
 		if d.Flag != "" && !found[d.Flag] {
 			t.Errorf("no component has --%s of %q", d.Flag, d.Name)
 		}

@@ -1,15 +1,15 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compatibility contains the intended deviations of podfit from upstream, and the switch --compatibility, which turns off those that have
-// a flag. The others are in a test, because only docs/migrate.md has them. It makes no decision about pods: it sets flags, and the components read only their flags.
+// Package compatibility contains the switch --compatibility, which turns off the intended deviations of podfit from upstream that have a flag. It
+// makes no decision about pods: it sets flags, and the components read only their flags.
 //
-// The page is generated from both tables.
+// What the deviations are is only in docs/migrate.md, which its tests generate from rowtest.Table and, of those without a flag, from a table of
+// their own.
 package compatibility
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -47,16 +47,33 @@ func (m Mode) Validate() error {
 // A Setting is a flag with the value that the switch gives it.
 type Setting struct{ Flag, Value string }
 
+// settings are the flags that Upstream sets, sorted by name. The deviations behind them are in test/rowtest.
+var settings = []Setting{
+	{"capacity-before-eviction", "off"},
+	{"capacity-plan", "false"},
+	{"early-passes", "false"},
+	{"eviction-backoff", "0s"},
+	{"fit-nodes", "false"},
+	{"hpa", "ignore"},
+	{"make-room", "off"},
+	{"mover", "evict"},
+	{"oom-rescue", "off"},
+	{"own-conditions", "false"},
+	{"replacement-must-fit", "false"},
+	{"role-history", "0s"},
+	{"size-by-run", "false"},
+	{"size-sidecars", "false"},
+	{"statefulset-pause", "0s"},
+	{"updater-rules", "upstream"},
+	{"updating-condition", "false"},
+}
+
 // Settings returns the flags that a mode sets, sorted by name.
 func (m Mode) Settings() []Setting {
-	var out []Setting
 	if m == Upstream {
-		for i := range Table {
-			out = append(out, Setting{Table[i].Flag, Table[i].Theirs})
-		}
+		return settings
 	}
-	slices.SortFunc(out, func(a, b Setting) int { return slices.Compare([]string{a.Flag, a.Value}, []string{b.Flag, b.Value}) })
-	return slices.Compact(out)
+	return nil
 }
 
 // Arguments returns the flags that a mode sets, as arguments of a command line.
@@ -90,20 +107,4 @@ func ApplyGiven(fs *pflag.FlagSet) error {
 		return Mode(f.Value.String()).Apply(fs)
 	}
 	return nil
-}
-
-// A Deviation is an intended difference between podfit and upstream.
-type Deviation struct {
-	Name     string // unique
-	Weakness string // number of upstream's weakness that it fixes, or ""
-	Upstream string // what upstream does
-	Podfit   string // what podfit does
-	Why      string
-
-	// Flag is the flag that decides between the two, with the values for podfit's and for upstream's behaviour. It is "" if upstream's
-	// behaviour is not available, and Kept says why: only the page has such a deviation.
-	Flag, Ours, Theirs string
-	Kept               string
-
-	Test string // shows podfit's behaviour, and upstream's with rowtest.Both if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
 }

@@ -1,7 +1,9 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package compatibility
+package compatibility_test
+
+import "podfit.dev/podfit/test/rowtest"
 
 // The reasons why a deviation has no flag: the switch does not bring upstream's behaviour back.
 const (
@@ -13,8 +15,8 @@ const (
 )
 
 // keptTable is the list of the deviations that have no flag, also of those that cannot be compared with upstream's code. A comparison that fails
-// for a reason that is neither here nor in Table has found a bug.
-var keptTable = []Deviation{
+// for a reason that is neither here nor in rowtest.Table has found a bug.
+var keptTable = []rowtest.Deviation{
 	{Name: "no recommendation without data", Weakness: "W-01", Kept: keptHistory,
 		Upstream: "recommends the minimum for a resource without samples",
 		Podfit:   "makes no recommendation for it, and keeps the last recommendation while metrics are unavailable",

@@ -1,17 +1,21 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package compatibility
+package compatibility_test
 
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"podfit.dev/podfit/internal/compatibility"
+	"podfit.dev/podfit/test/rowtest"
 )
 
 //go:generate go test . -run TestTable_page -update
@@ -35,16 +39,16 @@ func written() string {
 | | upstream | podfit | why | flag: podfit's value, upstream's value |
 |---|---|---|---|---|
 `)
-	for i := range Table {
-		d := &Table[i]
-		fmt.Fprintf(&b, "| %s | `--%s`: `%s`, `%s` |\n", strings.Join(d.cells(), " | "), d.Flag, d.Ours, d.Theirs)
+	for i := range rowtest.Table {
+		d := &rowtest.Table[i]
+		fmt.Fprintf(&b, "| %s | `--%s`: `%s`, `%s` |\n", strings.Join(cells(d), " | "), d.Flag, d.Ours, d.Theirs)
 	}
 	b.WriteString("\n### What it does not change\n\nThese deviations are the same with both values. Each table begins with the reason.\n")
 	for _, kept := range reasons() {
 		fmt.Fprintf(&b, "\n%s\n\n| | upstream | podfit | why |\n|---|---|---|---|\n", kept)
 		for i := range keptTable {
 			if d := &keptTable[i]; d.Kept == kept {
-				fmt.Fprintf(&b, "| %s |\n", strings.Join(d.cells(), " | "))
+				fmt.Fprintf(&b, "| %s |\n", strings.Join(cells(d), " | "))
 			}
 		}
 	}
@@ -52,7 +56,7 @@ func written() string {
 }
 
 // cells returns the cells of the row of a deviation.
-func (d *Deviation) cells() []string {
+func cells(d *rowtest.Deviation) []string {
 	return []string{strings.TrimSpace(d.Weakness + " " + d.Name), d.Upstream, d.Podfit, d.Why}
 }
 
@@ -88,9 +92,9 @@ func TestTable_page_isGenerated(t *testing.T) {
 
 func TestTable_eachDeviation_isComplete(t *testing.T) {
 	names := map[string]bool{}
-	values := map[string]Deviation{}
-	for i, d := range slices.Concat(Table, keptTable) {
-		if (d.Flag == "") != (i >= len(Table)) {
+	values := map[string]rowtest.Deviation{}
+	for i, d := range slices.Concat(rowtest.Table, keptTable) {
+		if (d.Flag == "") != (i >= len(rowtest.Table)) {
 			t.Errorf("%q is in the wrong table: %+v", d.Name, d)
 		}
 		if names[d.Name] || slices.Contains([]string{d.Name, d.Upstream, d.Podfit, d.Why, d.Test}, "") {
@@ -100,7 +104,7 @@ func TestTable_eachDeviation_isComplete(t *testing.T) {
 		if (d.Flag == "") != (d.Ours == "" && d.Theirs == "") || (d.Flag == "") == (d.Kept == "") || d.Flag != "" && d.Ours == d.Theirs {
 			t.Errorf("%q must have either a flag with two values or the reason why it has none: %+v", d.Name, d)
 		}
-		if strings.ContainsAny(strings.Join(d.cells(), ""), "|\n") {
+		if strings.ContainsAny(strings.Join(cells(&d), ""), "|\n") {
 			t.Errorf("%q does not fit into the row of a table", d.Name)
 		}
 		if other, known := values[d.Flag]; known && d.Flag != "" && (other.Ours != d.Ours || other.Theirs != d.Theirs) {
@@ -110,13 +114,36 @@ func TestTable_eachDeviation_isComplete(t *testing.T) {
 	}
 }
 
+// The switch sets the flags of the table, each once, and has none of its own.
+func TestSettings_upstream_areThoseOfTheTable(t *testing.T) {
+	want := map[string]string{}
+	for i := range rowtest.Table {
+		want[rowtest.Table[i].Flag] = rowtest.Table[i].Theirs
+	}
+	got := map[string]string{}
+	last := ""
+	for _, s := range compatibility.Upstream.Settings() {
+		if s.Flag <= last {
+			t.Errorf("--%s is not sorted after --%s", s.Flag, last)
+		}
+		last = s.Flag
+		got[s.Flag] = s.Value
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the switch sets %v, the table has %v", got, want)
+	}
+	if n := len(compatibility.Podfit.Settings()); n != 0 {
+		t.Errorf("--compatibility=podfit sets %d flags", n)
+	}
+}
+
 func TestApply_upstream_setsFlagsUnlessGiven(t *testing.T) {
-	for mode, want := range map[Mode]string{Podfit: "hpa=leave make-room=move early-passes=true", Upstream: "hpa=ignore make-room=move early-passes=false"} {
+	for mode, want := range map[compatibility.Mode]string{compatibility.Podfit: "hpa=leave make-room=move early-passes=true", compatibility.Upstream: "hpa=ignore make-room=move early-passes=false"} {
 		fs := pflag.NewFlagSet("updater", pflag.ContinueOnError)
 		fs.String("hpa", "leave", "")
 		fs.String("make-room", "split", "")
 		fs.Bool("early-passes", true, "")
-		m := Podfit
+		m := compatibility.Podfit
 		m.Bind(fs)
 		if err := fs.Parse([]string{"--make-room=move", "--compatibility=" + string(mode)}); err != nil {
 			t.Fatal(err)
@@ -140,10 +167,10 @@ func TestApply_upstream_setsFlagsUnlessGiven(t *testing.T) {
 func TestApply_invalidValue_isAnError(t *testing.T) {
 	fs := pflag.NewFlagSet("updater", pflag.ContinueOnError)
 	fs.Int("hpa", 1, "")
-	if err := Upstream.Apply(fs); err == nil {
+	if err := compatibility.Upstream.Apply(fs); err == nil {
 		t.Error("--hpa is a number, and cannot be set to ignore, but there is no error")
 	}
-	if err := Mode("other").Validate(); err == nil || Upstream.Validate() != nil || Podfit.Validate() != nil {
+	if err := compatibility.Mode("other").Validate(); err == nil || compatibility.Upstream.Validate() != nil || compatibility.Podfit.Validate() != nil {
 		t.Error("podfit and upstream are the valid values")
 	}
 }
@@ -152,12 +179,12 @@ func TestApplyGiven_switchOfTheCommandLineOnly_isApplied(t *testing.T) {
 	for line, want := range map[string]string{"": "leave", "--compatibility=upstream": "ignore", "--compatibility=upstream --hpa=leave": "leave"} {
 		fs := pflag.NewFlagSet("explain", pflag.ContinueOnError)
 		hpa := fs.String("hpa", "leave", "")
-		m := Upstream // of the process, whose flags have their values already
+		m := compatibility.Upstream // of the process, whose flags have their values already
 		m.Bind(fs)
 		if err := fs.Parse(strings.Fields(line)); err != nil {
 			t.Fatal(err)
 		}
-		if err := ApplyGiven(fs); err != nil || *hpa != want {
+		if err := compatibility.ApplyGiven(fs); err != nil || *hpa != want {
 			t.Errorf("%q: --hpa is %s, error %v; want %s", line, *hpa, err, want)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package compatibility
+package compatibility_test
 
 import (
 	"go/ast"

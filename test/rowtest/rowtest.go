@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rowtest runs the test of a row of compatibility.Table with both values of its flag.
+// Package rowtest has the table of the intended deviations from upstream, and runs the test of a row with both values of its flag.
 package rowtest
 
 import (
@@ -20,11 +20,11 @@ type Outcomes struct{ Podfit, Upstream string }
 // that ignores the flag fails. The test that calls Both must be the one that the row names.
 func Both(t *testing.T, row string, want Outcomes, run func(t *testing.T, args ...string) string) {
 	t.Helper()
-	i := slices.IndexFunc(compatibility.Table, func(d compatibility.Deviation) bool { return d.Name == row })
+	i := slices.IndexFunc(Table, func(d Deviation) bool { return d.Name == row })
 	if i < 0 {
 		t.Fatalf("the table of deviations has no row %q", row)
 	}
-	d := compatibility.Table[i]
+	d := Table[i]
 	if top, _, _ := strings.Cut(t.Name(), "/"); top != d.Test {
 		t.Errorf("the row %q names the test %s, not this one", row, d.Test)
 	}
@@ -42,4 +42,20 @@ func Both(t *testing.T, row string, want Outcomes, run func(t *testing.T, args .
 			}
 		})
 	}
+}
+
+// A Deviation is an intended difference between podfit and upstream.
+type Deviation struct {
+	Name     string // unique
+	Weakness string // number of upstream's weakness that it fixes, or ""
+	Upstream string // what upstream does
+	Podfit   string // what podfit does
+	Why      string
+
+	// Flag is the flag that decides between the two, with the values for podfit's and for upstream's behaviour. It is "" if upstream's
+	// behaviour is not available, and Kept says why: only the page has such a deviation.
+	Flag, Ours, Theirs string
+	Kept               string
+
+	Test string // shows podfit's behaviour, and upstream's with rowtest.Both if there is a flag; "TestMany/one" is a case of a test, or a transcript in its folder
 }

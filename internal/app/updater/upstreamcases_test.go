@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/test/rowtest"
 )
 
 // An upstreamCase is the situation of one of upstream's 45 end-to-end cases about the updater and the actuation, in a simulated cluster of three
@@ -194,7 +195,7 @@ func TestCompatibility_disruptionBudgetAllowsSeven_areEvictedWithinThreePasses(t
 		compatibility.Upstream: {7, 10, ""},
 		compatibility.Podfit:   {0, 6, "refused actions"},
 	} {
-		if c.entry != "" && !slices.ContainsFunc(compatibility.Table, func(d compatibility.Deviation) bool { return d.Name == c.entry }) {
+		if c.entry != "" && !slices.ContainsFunc(rowtest.Table, func(d rowtest.Deviation) bool { return d.Name == c.entry }) {
 			t.Errorf("%s: no entry %q in the table", mode, c.entry)
 		}
 		t.Run(string(mode), func(t *testing.T) {

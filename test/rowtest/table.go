@@ -1,10 +1,10 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package compatibility
+package rowtest
 
-// Table is the list of the deviations that have a flag, which the switch sets. The list of the others is beside the tests, because only the page
-// has them.
+// Table is the list of the deviations that have a flag, which --compatibility sets. The list of the others is in the tests of
+// internal/compatibility, because only the page has them.
 var Table = []Deviation{
 	{Name: "repeated OOM kills", Flag: "own-conditions", Ours: "true", Theirs: "false",
 		Upstream: "does not report them on the VPA",
