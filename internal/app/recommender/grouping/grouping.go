@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package grouping sizes pods by their role: it keeps a usage history of each group of pods, beside that of their workload. A group is the pods with
-// one value of the label that the annotation podfit.dev/role-label of the VPA names, or the pods of a DaemonSet on nodes of one size.
+// one value of the label that the annotation podfit.dev/role-label of the VPA names, or the pods of a DaemonSet on nodes of one size. Likewise, it sizes
+// pods with pod-level resources as a whole, with a usage history of the sums over their containers.
 package grouping
 
 import (
@@ -15,13 +16,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Workload is a workload whose pods are sized by their role.
+// A Workload is a workload whose pods are sized by their role or as a whole.
 type Workload struct {
 	Autoscaler *cluster.Autoscaler // that governs it
 	Choice     *sizing.Choice
 	Policies   []cluster.ContainerPolicy // by which usage is aggregated
 	Pods       []*cluster.Pod
 	Stored     []string // roles whose history is stored and not restored yet
+	Whole      bool     // pods have pod-level resources (HasWholePods)
 }
 
 // A Book has the groups of all workloads. The recommender's goroutine owns it.
@@ -34,6 +36,8 @@ type Book struct {
 	editions          map[cluster.Workload]sizing.Edition // of each group: the profile that its model state belongs to
 	tracked           map[cluster.Key]member              // pods in the store
 	pods              map[cluster.Workload]int            // of each group: its pods in the store
+	sums              map[cluster.Key]*sum                // of pods that are sized as a whole
+	began             time.Time                           // the first pass
 }
 
 // grouped is a workload and its roles.
@@ -63,6 +67,9 @@ func New(c usage.Config, history, interval time.Duration) *Book {
 // --role-history there are none.
 func (b *Book) Configure(now time.Time, all []Workload) {
 	b.now = now
+	if b.began.IsZero() {
+		b.began = now
+	}
 	b.Store.Tick(now)
 	next := map[cluster.Workload]*grouped{}
 	editions := map[cluster.Workload]sizing.Edition{}
@@ -76,11 +83,15 @@ func (b *Book) Configure(now time.Time, all []Workload) {
 			known = slices.Concat(known, slices.DeleteFunc(before.roles, func(role string) bool { return b.absence(target.InGroup(role)) > gone }))
 		}
 		roles := rolesOf(w.Pods, w.Autoscaler, known)
-		if len(roles) < 2 && w.Autoscaler.SizesByNode() {
-			continue // all nodes are alike
+		if !w.Autoscaler.SizesByRole() || len(roles) < 2 && w.Autoscaler.SizesByNode() {
+			roles = nil // all nodes are alike
 		}
 		next[target] = &grouped{w, roles}
-		for _, role := range next[target].roles {
+		groups := slices.Clone(roles)
+		if w.Whole {
+			groups = append(groups, cluster.WholePod)
+		}
+		for _, role := range groups {
 			of := target.InGroup(role)
 			b.Store.Configure(of, w.Policies)
 			editions[of] = b.extend(of, w.Choice)
@@ -141,8 +152,13 @@ func rolesOf(pods []*cluster.Pod, a *cluster.Autoscaler, known []string) []strin
 func (b *Book) Track(evictions []usage.OOM) {
 	seen := map[cluster.Key]member{}
 	pods := map[cluster.Workload]int{}
+	b.sums = map[cluster.Key]*sum{}
 	for target, w := range b.workloads {
 		for _, p := range w.Pods {
+			if of := target.InGroup(cluster.WholePod); w.Whole && b.trackWhole(of, p) {
+				seen[wholeKey(p.Key)] = member{of: of}
+				pods[of]++
+			}
 			role := w.Autoscaler.RoleOf(p)
 			if _, has := slices.BinarySearch(w.roles, role); !has {
 				continue
@@ -177,11 +193,16 @@ func (b *Book) Track(evictions []usage.OOM) {
 	b.tracked, b.pods = seen, pods
 	for _, e := range evictions {
 		b.Store.ObserveOOM(e)
+		e.Pod, e.Container = wholeKey(e.Pod), wholePod
+		b.Store.ObserveOOM(e)
 	}
 }
 
-// Observe adds a sample, if its pod is in a group, and was when it was measured.
+// Observe adds a sample, if its pod is in a group, and was when it was measured. Observed ends the samples of a pass.
 func (b *Book) Observe(s *usage.Sample) {
+	if sum := b.sums[s.Pod]; sum != nil {
+		sum.add(s)
+	}
 	if m, has := b.tracked[s.Pod]; has && (m.since.IsZero() || s.At.After(m.since.Add(settled))) {
 		b.Store.Observe(*s)
 	}
