@@ -131,6 +131,33 @@ func TestPodLevel_nothingIsStored_partsOfTheStatusStayMeanwhile(t *testing.T) {
 	})
 }
 
+// The sums of the time before do not contain what a new container needs.
+func TestPodLevel_podsGetAnotherContainer_wholeIsLearntAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := takingTurns(t)
+		b.use["new"] = cluster.Amounts(1000, 1<<30)
+		b.during(54*time.Hour, func(after time.Duration) {
+			b.turn(after)
+			switch whole, sum := b.whole(); after {
+			case 26 * time.Hour:
+				if whole.Has != cluster.Both {
+					t.Errorf("%v before: the test shows nothing", whole)
+				}
+				for _, p := range b.pods {
+					p.Containers = append(p.Containers, cluster.Container{Name: "new"})
+				}
+			case 27 * time.Hour, 48 * time.Hour:
+				if !whole.Has.Empty() {
+					t.Errorf("%v of %v after %v", whole, sum, after)
+				}
+			}
+		})
+		if whole, _ := b.whole(); whole.CPU < 1500 || whole.CPU > 1750 {
+			t.Errorf("%v a day after the change", whole)
+		}
+	})
+}
+
 // A kill raises the pod by at least as much as the target of the container. The memory is shared again some days later.
 func TestPodLevel_containerIsKilled_memoryIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,12 @@ func (a *Autoscaler) Shares(p *Pod) (whole, sum Resources) {
 	}
 	for _, res := range All {
 		part, all := int64(0), int64(0)
+		missing := 0 // containers that have a part and are not in the pod
+		for i := range a.Advice {
+			if a.Advice[i].Shared.Has.Has(res) {
+				missing++
+			}
+		}
 		for i := range p.Containers {
 			switch c := &p.Containers[i]; {
 			case c.Role == Init:
@@ -30,9 +36,10 @@ func (a *Autoscaler) Shares(p *Pod) (whole, sum Resources) {
 			case part >= 0:
 				v := a.AdviceFor(c.Name)
 				part, all = part+v.Shared.Amount(res), all+v.Target.Amount(res)
+				missing--
 			}
 		}
-		if part > 0 && part < all && p.PodLevel.Requests.Has.Has(res) {
+		if missing == 0 && part > 0 && part < all && p.PodLevel.Requests.Has.Has(res) {
 			whole, sum = whole.Set(res, part), sum.Set(res, all)
 		}
 	}

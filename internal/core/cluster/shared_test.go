@@ -43,6 +43,8 @@ func TestFor_headroomCannotBeShared_containersGetTheirTargets(t *testing.T) {
 		"the container before the others has none": {func(_ *Autoscaler, p *Pod) {
 			p.Containers = append([]Container{{Name: "injected"}}, p.Containers...)
 		}, 0},
+		"no init container":           {func(_ *Autoscaler, p *Pod) { p.Containers = p.Containers[1:] }, both},
+		"a container less":            {func(_ *Autoscaler, p *Pod) { p.Containers = p.Containers[2:] }, 0},
 		"a sidecar that is not sized": {func(_ *Autoscaler, p *Pod) { p.Containers[1].Role = FixedSidecar }, 0},
 		"a container that is Off":     {func(a *Autoscaler, _ *Pod) { a.Policies = []ContainerPolicy{{Container: "app", Off: true}} }, 0},
 		"CPU is not controlled": {func(a *Autoscaler, _ *Pod) {

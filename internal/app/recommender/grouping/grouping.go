@@ -193,8 +193,10 @@ func (b *Book) Track(evictions []usage.OOM) {
 	b.tracked, b.pods = seen, pods
 	for _, e := range evictions {
 		b.Store.ObserveOOM(e)
-		e.Pod, e.Container = wholeKey(e.Pod), wholePod
-		b.Store.ObserveOOM(e)
+		if sum := b.sums[e.Pod]; sum != nil {
+			e.Pod, e.Container = wholeKey(e.Pod), sum.series
+			b.Store.ObserveOOM(e)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@
 package grouping
 
 import (
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -12,9 +14,6 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 )
-
-// wholePod is the container in the history of what pods use as a whole.
-const wholePod = "pod"
 
 // calm is how long after an OOM kill in a pod its memory is the sum of the targets of its containers. The memory that the killed container is given
 // is then part of the pod-level request in full.
@@ -29,25 +28,37 @@ func wholeKey(pod cluster.Key) cluster.Key {
 // HasWholePods reports whether a live pod has pod-level requests that several containers can share.
 func HasWholePods(a *cluster.Autoscaler, pods []*cluster.Pod) bool {
 	return a.SharesHeadroom() && slices.ContainsFunc(pods, func(p *cluster.Pod) bool {
-		return p.Live() && p.PodLevel != nil && !p.PodLevel.Requests.Has.Empty() && running(p) > 1
+		return p.Live() && p.PodLevel != nil && !p.PodLevel.Requests.Has.Empty() && len(running(p)) > 1
 	})
 }
 
-// running returns the number of containers that run at the same time.
-func running(p *cluster.Pod) (n int) {
+// running returns the names of the containers that run at the same time.
+func running(p *cluster.Pod) (names []string) {
 	for i := range p.Containers {
 		if p.Containers[i].Role != cluster.Init {
-			n++
+			names = append(names, p.Containers[i].Name)
 		}
 	}
-	return n
+	return names
+}
+
+// seriesOf returns the name of the history of pods with some containers. Pods with other containers have a history of their own, because it does not
+// show what these need.
+func seriesOf(containers []string) string {
+	slices.Sort(containers)
+	h := fnv.New64a()
+	for _, name := range containers {
+		h.Write([]byte(name + "/"))
+	}
+	return "pod-" + strconv.FormatUint(h.Sum64(), 36)
 }
 
 // trackWhole tracks a pod as one container, with the last OOM kill of a container, and returns whether it is tracked.
 func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 	own := *p
 	own.Key, own.Top = wholeKey(p.Key), of
-	whole := cluster.Container{Name: wholePod, Requests: p.Requested()}
+	names := running(p)
+	whole := cluster.Container{Name: seriesOf(names), Requests: p.Requested()}
 	for i := range p.Containers {
 		if exit := p.Containers[i].Exit; exit != nil && exit.OOM && (whole.Exit == nil || exit.Finished.After(whole.Exit.Finished)) {
 			whole.Exit = exit
@@ -58,15 +69,16 @@ func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 		return false
 	}
 	b.Store.ObserveExits(&own)
-	b.sums[p.Key] = &sum{of: running(p)}
+	b.sums[p.Key] = &sum{of: len(names), series: whole.Name}
 	return true
 }
 
 // A sum is the usage of the containers of a pod in one pass.
 type sum struct {
 	usage.Sample
-	first time.Time // the earliest measurement
-	n, of int       // containers measured, and those that run
+	first  time.Time // the earliest measurement
+	n, of  int       // containers measured, and those that run
+	series string
 }
 
 // add adds the usage of a container.
@@ -90,10 +102,10 @@ func (t *sum) add(s *usage.Sample) {
 func (b *Book) Observed() {
 	for pod, t := range b.sums {
 		if t.n == t.of && t.At.Sub(t.first) < settled {
-			t.Pod, t.Container = wholeKey(pod), wholePod
+			t.Pod, t.Container = wholeKey(pod), t.series
 			b.Store.Observe(t.Sample)
 		}
-		*t = sum{of: t.of}
+		*t = sum{of: t.of, series: t.series}
 	}
 }
 
@@ -133,31 +145,36 @@ func (b *Book) Share(s *Sizing, all []cluster.Advice) []cluster.Advice {
 // need returns what a pod needs as a whole, as far as that is known.
 func (b *Book) need(s *Sizing, all []cluster.Advice) (out cluster.Resources) {
 	of := s.Autoscaler.Target.InGroup(cluster.WholePod)
+	name := seriesOf(cluster.Each(all, func(v *cluster.Advice) string { return v.Container }))
 	learning := max(b.history, 24*time.Hour)
 	switch {
-	case b.isLearnt(of, wholePod, learning):
+	case b.isLearnt(of, name, learning):
 		bare := *s.Autoscaler
 		bare.Policies = nil // they are about containers
-		for _, v := range recommend.Workload(s.Profile.Params, s.Profile.Estimator, b.Store, &bare, of, b.now) {
+		if v := adviceOf(recommend.Workload(s.Profile.Params, s.Profile.Estimator, b.Store, &bare, of, b.now), name); v != nil {
 			out = v.Target
 		}
 	case b.now.Sub(b.began) < 2*learning:
-		for _, res := range cluster.All {
-			amount := int64(0)
-			for i := range all {
-				if before := s.Autoscaler.AdviceFor(all[i].Container); before != nil {
-					amount = integer.Sum(amount, before.Shared.Amount(res))
-				}
-			}
-			if amount > 0 {
-				out = out.Set(res, amount)
-			}
-		}
+		out = partsOf(s.Autoscaler, all)
 	}
-	if series := b.Store.Series(of, wholePod); series != nil {
+	if series := b.Store.Series(of, name); series != nil {
 		if killed, _ := series.LastOOM(); b.now.Sub(killed) < calm {
 			out = out.Only(cluster.Of(cluster.CPU))
 		}
 	}
 	return out
+}
+
+// partsOf returns the sum of the parts in the status, of resources of which each container has one.
+func partsOf(a *cluster.Autoscaler, all []cluster.Advice) (out cluster.Resources) {
+	has := cluster.Both
+	for i := range all {
+		var part cluster.Resources
+		if before := a.AdviceFor(all[i].Container); before != nil {
+			part = before.Shared
+		}
+		has &= part.Has
+		out = out.Add(part)
+	}
+	return out.Only(has)
 }
