@@ -151,7 +151,7 @@ var keptTable = []rowtest.Deviation{
 		Why:      "a valid pod must not be rejected", Test: "TestQuotaRefusal_newSizeOverQuota_ownSizeNot"},
 	{Name: "pod-level resources", Kept: keptValid,
 		Upstream: "does not change them, so a container that grows makes the pod invalid",
-		Podfit:   "changes them together with the containers, in the same patch or resize; if all containers have a recommendation, the pod-level request becomes their sum",
+		Podfit:   "changes them together with the containers, in the same patch or resize; if all containers have a recommendation, the pod-level request becomes the sum of their requests",
 		Why:      "the API server rejects pods whose containers request more than the pod, and the scheduler reserves the pod-level request", Test: "TestFit_podLevelResources_followTheContainers"},
 	{Name: "attempts before a restart", Kept: keptHistory,
 		Upstream: "the updater forgets them, and repeats refused and ineffective actions after each restart and fail-over",

@@ -51,6 +51,10 @@ const (
 	// GroupSizeSuffix stands between the name of a resource and a role: "cpu.role.podfit.dev/replica" is the target of the pods with that role. Its
 	// value is an amount of the resource. Pods of a role without an amount get the target of the container.
 	GroupSizeSuffix = ".role.podfit.dev/"
+
+	// SharedPrefix stands before the name of a resource: "podfit.dev/shared-cpu" is the part of a container of what a pod needs as a whole. Pods with
+	// pod-level resources get it instead of the target.
+	SharedPrefix = "podfit.dev/shared-"
 )
 
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the

@@ -214,7 +214,8 @@ func (a *advice) recommend() []cluster.Advice {
 	if held {
 		grouping.Keep(a.to, capped)
 	} else {
-		capped = r.groups.Apply(&grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}, capped)
+		by := &grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}
+		capped = r.groups.Share(by, r.groups.Apply(by, capped))
 	}
 	return a.withLearntBoosts(capped)
 }

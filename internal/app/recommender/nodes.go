@@ -81,7 +81,8 @@ func (a *advice) tooLarge(live []*cluster.Pod) tooLarge {
 	var out tooLarge
 	for _, p := range all {
 		sizes := a.in.fleet.Of(p)
-		wanted := policy.Fit(applied, limits, p)
+		own := applied.For(p)
+		wanted := policy.Fit(own, limits, p)
 		need := requestsOf(limits, p, wanted)
 		if len(wanted) == 0 || sizes.Hold(need) {
 			continue
@@ -91,7 +92,7 @@ func (a *advice) tooLarge(live []*cluster.Pod) tooLarge {
 		}
 		withNodes := limits
 		withNodes.Nodes = sizes
-		out.need, out.given = need, requestsOf(limits, p, policy.Fit(applied, withNodes, p))
+		out.need, out.given = need, requestsOf(limits, p, policy.Fit(own, withNodes, p))
 		out.scaled = out.given != need
 	}
 	if out.pods > 0 && !isDaemon {

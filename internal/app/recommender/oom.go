@@ -172,7 +172,7 @@ func (r *recommender) quality(v *view, p *cluster.Pod, sample *usage.Sample, acc
 		return
 	}
 	controls := a.Policy(sample.Container).Controls()
-	adv := cmp.Or(a.For(p).AdviceFor(sample.Container), new(cluster.Advice))
+	adv := cmp.Or(a.OfRole(p).AdviceFor(sample.Container), new(cluster.Advice))
 	for _, res := range cluster.All {
 		if !accepted.Has(res) || !controls.Has(res) {
 			continue

@@ -396,13 +396,14 @@ func (r *recommender) configure(now time.Time, v *view) {
 	r.groups.Configure(now, r.grouped(v))
 }
 
-// grouped returns the workloads whose pods are sized by their role.
+// grouped returns the workloads whose pods are sized by their role or as a whole.
 func (r *recommender) grouped(v *view) []grouping.Workload {
 	var all []grouping.Workload
 	for w, a := range v.governing {
-		if a.SizesByRole() {
+		pods := v.PodsOf(w)
+		if whole := grouping.HasWholePods(a, pods); whole || a.SizesByRole() {
 			all = append(all, grouping.Workload{
-				Autoscaler: a, Choice: v.assignments[w].Choice, Policies: r.historyPolicies(a), Pods: v.PodsOf(w), Stored: r.checkpointer.StoredRoles(w),
+				Autoscaler: a, Choice: v.assignments[w].Choice, Policies: r.historyPolicies(a), Pods: pods, Stored: r.checkpointer.StoredRoles(w), Whole: whole,
 			})
 		}
 	}
@@ -507,5 +508,6 @@ func (r *recommender) observe(ctx context.Context, v *view) {
 			r.contention.Observe(p, &samples[i])
 		}
 	}
+	r.groups.Observed()
 	r.contention.Observed(samples, pods)
 }

@@ -52,6 +52,7 @@ type bench struct {
 	profilesErr error
 	nodes       []cluster.Node
 	limits      cluster.LimitRange
+	evictions   []usage.OOM
 	scales      map[cluster.Workload]cluster.Scale
 	stale       []string             // names of stale watches
 	leaks       int64                // bytes a day, with leak
@@ -108,7 +109,7 @@ func (b *bench) Stale(time.Time) []string                         { return b.sta
 func (b *bench) Limits(string) cluster.LimitRange                 { return b.limits }
 func (b *bench) Scale(w cluster.Workload) cluster.Scale           { return b.scales[w] }
 func (b *bench) TargetProblem(*cluster.Autoscaler) (string, bool) { return b.problem, b.known }
-func (b *bench) MemoryEvictions() []usage.OOM                     { return nil }
+func (b *bench) MemoryEvictions() []usage.OOM                     { return b.evictions }
 
 func (b *bench) WriteStatus(ctx context.Context, a *cluster.Autoscaler, adv []cluster.Advice, now time.Time, cs ...watcher.Condition) (bool, error) {
 	b.mu.Lock()

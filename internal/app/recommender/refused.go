@@ -26,7 +26,7 @@ func (a *advice) sayAdmission() {
 		return
 	}
 	limits := policy.Limits{Range: a.by.world.Limits(a.to.Namespace)}
-	fits := policy.Fit(a.applied(), limits, a.pods[i])
+	fits := policy.Fit(a.applied().For(a.pods[i]), limits, a.pods[i])
 	var adjusted []string
 	for _, f := range fits {
 		for _, n := range f.Notes {

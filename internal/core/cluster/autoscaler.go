@@ -222,4 +222,5 @@ type Advice struct {
 	Uncapped Resources   // the target before policy and caps
 	Learnt   LearntBoost // what the starts of the container needed
 	Groups   []GroupSize // sizes of pods that need less, by role; sorted, at most MaxGroups
+	Shared   Resources   // its part of what a pod needs as a whole, lower than the target (shared.go)
 }

@@ -45,7 +45,8 @@ type GroupSize struct {
 
 // Equal reports whether two recommendations are the same.
 func (a Advice) Equal(b Advice) bool {
-	return a.Container == b.Container && a.Estimate == b.Estimate && a.Uncapped == b.Uncapped && a.Learnt == b.Learnt && slices.Equal(a.Groups, b.Groups)
+	return a.Container == b.Container && a.Estimate == b.Estimate && a.Uncapped == b.Uncapped && a.Learnt == b.Learnt && slices.Equal(a.Groups, b.Groups) &&
+		a.Shared == b.Shared
 }
 
 // Role returns the value of a label of the pod, "" if that is not known. Labels are known of pods whose controller is a StatefulSet or not
@@ -161,9 +162,18 @@ func (a *Autoscaler) IsOfUnknownSize(p *Pod) bool {
 		slices.ContainsFunc(a.Advice, func(v Advice) bool { return len(v.Groups) > 0 })
 }
 
-// For returns the autoscaler with the recommendation that applies to a pod: that of its group, or else its own. If groups have sizes of their own and
-// roles can move, the bounds are close to the target, so that a pod whose role changes is resized at once.
+// For returns the autoscaler with the recommendation that applies to a pod: that of its group, the parts of what the pod needs as a whole, or else its
+// own.
 func (a *Autoscaler) For(p *Pod) *Autoscaler {
+	if a.HasGroups(p) {
+		return a.OfRole(p)
+	}
+	return a.sharing(p)
+}
+
+// OfRole returns the autoscaler with the recommendation of the group of a pod, or else its own. If groups have sizes of their own and roles can move, the
+// bounds are close to the target, so that a pod whose role changes is resized at once.
+func (a *Autoscaler) OfRole(p *Pod) *Autoscaler {
 	if !a.HasGroups(p) {
 		return a
 	}

@@ -701,4 +701,13 @@ func TestPodLevel_changesWithTheContainers_isShown(t *testing.T) {
 	if got := podLevel(&decision.Decision{Pod: &cluster.Pod{}, With: []admissible.Fitted{{}}}); len(got) > 0 {
 		t.Errorf("%q for a pod without pod-level resources", got)
 	}
+	target := cluster.Estimate{Target: cluster.Amounts(400, 300<<20)}
+	shared := cluster.Amounts(175, 0).Only(cluster.Of(cluster.CPU))
+	p.Containers = []cluster.Container{{Name: "app"}, {Name: "proxy"}}
+	a := &cluster.Autoscaler{Advice: []cluster.Advice{{Container: "app", Estimate: target, Shared: shared}, {Container: "proxy", Estimate: target, Shared: shared}}}
+	got = podLevel(&decision.Decision{Autoscaler: a, Pod: p, With: []admissible.Fitted{{PodLevel: to}}})
+	want = append(want, "The pod as a whole needs 350m of CPU; the sum of its containers would be 800m. They do not need their targets at the same time.")
+	if !slices.Equal(got, want) {
+		t.Errorf("headroom is shared: %q, want %q", got, want)
+	}
 }

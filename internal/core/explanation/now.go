@@ -346,6 +346,16 @@ func podLevel(d *decision.Decision) []string {
 			out = append(out, of.name+" of all containers together: "+strings.Join(parts, ", ")+".")
 		}
 	}
+	if d.Autoscaler == nil {
+		return out
+	}
+	whole, sum := d.Autoscaler.Shares(d.Pod)
+	for _, res := range cluster.All {
+		if amount, ok := whole.Get(res); ok {
+			out = append(out, fmt.Sprintf("The pod as a whole needs %s of %s; the sum of its containers would be %s. They do not need their targets at the same time.",
+				wording.Amount(res, amount), wording.Name(res), wording.Amount(res, sum.Amount(res))))
+		}
+	}
 	return out
 }
 

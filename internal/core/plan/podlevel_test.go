@@ -66,3 +66,32 @@ func podLevelWorld(mode cluster.Mode, requests, level, need cluster.Resources) (
 		Scales:   map[cluster.Workload]cluster.Scale{top: {Known: true, Replicas: 1}},
 	}, b
 }
+
+// The containers have their targets, and the pod needs less as a whole: running pods change in place, others are replaced.
+func TestPlan_podNeedsLessThanTheSumOfItsTargets_getsWhatItNeedsAsAWhole(t *testing.T) {
+	target := cluster.Amounts(400, 400<<20)
+	for mode, act := range map[cluster.Mode]decision.Act{cluster.InPlaceOrRecreate: decision.Resize, cluster.Recreate: decision.Evict} {
+		w, b := podLevelWorld(mode, target, cluster.Amounts(800, 800<<20), target)
+		p, a := w.Governed[0].Pods[0], w.Governed[0].Autoscaler
+		p.Containers = append(p.Containers, cluster.Container{Name: "cache", Index: 1, Requests: target})
+		a.Advice[0].Shared = cluster.Amounts(250, 250<<20)
+		a.Advice = append(a.Advice, a.Advice[0])
+		a.Advice[1].Container = "cache"
+		d := Plan(noon, w, b)[0]
+		if level := admissible.PodLevelOf(d.Pod, d.With).Requests; d.Do != act || level != cluster.Amounts(500, 500<<20) {
+			t.Errorf("%s: %s because %s, pod-level requests %v", mode, d.Do, d.Reason, level)
+		}
+		// An OOM kill ends the sharing of memory: the pod grows by more than the container.
+		p.PodLevel.Requests = cluster.Amounts(500, 500<<20)
+		for i := range p.Containers {
+			p.Containers[i].Requests = cluster.Amounts(250, 250<<20)
+			a.Advice[i].Shared = cluster.Amounts(250, 0).Only(cluster.Of(cluster.CPU))
+		}
+		a.Advice[0].Estimate = cluster.Estimate{Target: cluster.Amounts(400, 500<<20), Lower: cluster.Amounts(400, 500<<20), Upper: cluster.Amounts(400, 500<<20)}
+		p.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}
+		d = Plan(noon, w, b)[0]
+		if level := admissible.PodLevelOf(d.Pod, d.With).Requests; d.Do != act || level != cluster.Amounts(500, 900<<20) {
+			t.Errorf("%s: %s because %s, pod-level requests %v after a kill", mode, d.Do, d.Reason, level)
+		}
+	}
+}

@@ -73,6 +73,8 @@ type Published struct {
 	Target    int64               // that of Why.Range if the status has none
 	Groups    []cluster.GroupSize // the sizes of pods with some roles
 	RoleLabel string              // the label with the role; "" if roles do not matter
+	Whole     int64               // what the pod needs as a whole, 0 if its containers do not share headroom
+	Sum       int64               // of the targets of its containers
 }
 
 // Range is a recommendation: pods with requests between Lower and Upper are not changed.
@@ -132,11 +134,18 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 	running.Step(a, in.Global, capped, bounds)
 	advised := *a
 	advised.Advice = capped
+	for i := range capped {
+		if published := a.AdviceFor(capped[i].Container); published != nil {
+			capped[i].Shared = published.Shared
+		}
+	}
 	var fits []policy.Fitted
 	var looked [][]policy.Bound
 	var limits policy.CPULimits
+	var whole, sum cluster.Resources
 	if in.Pod != nil {
-		fits, looked = policy.FitBounds(&advised, in.Limits, in.Pod)
+		fits, looked = policy.FitBounds(advised.For(in.Pod), in.Limits, in.Pod)
+		whole, sum = a.Shares(in.Pod)
 		_, limits = policy.WithoutCPULimits(&advised, in.Limits, in.Pod, cluster.Standing{})
 	}
 	var out []Why
@@ -155,7 +164,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)
 			w.fit(in.Pod, fits, looked)
 			if published := a.AdviceFor(c.Container); published != nil && published.Target.Has.Has(res) {
-				w.Published = Published{published.Target.Amount(res), published.Groups, a.RoleLabel()}
+				w.Published = Published{published.Target.Amount(res), published.Groups, a.RoleLabel(), whole.Amount(res), sum.Amount(res)}
 			}
 			if res == cluster.CPU {
 				w.CPULimits = limits

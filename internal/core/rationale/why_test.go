@@ -190,3 +190,19 @@ func TestWhy_everyProfile_matchesGoldenFile(t *testing.T) {
 	}
 	golden(t, "why_profiles.txt", out.String())
 }
+
+// The container gets its part of what the pod needs as a whole, below its target.
+func TestWhy_podWithPodLevelRequests_wholeAndSumAreNamed(t *testing.T) {
+	s := newScene(recommend.Builtins()[0], time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
+	s.Pod.PodLevel = &cluster.PodResources{Requests: cluster.Amounts(2000, 2*gib)}
+	s.Pod.Containers = append(s.Pod.Containers, cluster.Container{Name: "proxy"})
+	s.Autoscaler.Advice = []cluster.Advice{
+		{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(230, 500*mib)}, Shared: cluster.Amounts(130, 300*mib)},
+		{Container: "proxy", Estimate: cluster.Estimate{Target: cluster.Amounts(230, 500*mib)}, Shared: cluster.Amounts(130, 300*mib)},
+	}
+	s.use(dayLength, func(time.Time) (float64, float64) { return 0.2, 300 * mib })
+	why := s.why()
+	if want := "the pod as a whole needs 260m, the sum of its containers would be 460m"; strings.Count(why, "the pod as a whole") != 1 || !strings.Contains(why, want) {
+		t.Errorf("want %q once, because a memory limit follows the request, in\n%s", want, why)
+	}
+}

@@ -390,6 +390,10 @@ func (w *Why) sizeLine() Line {
 			texts = append(texts, which+" get "+wording.Figure(w.Resource, float64(amount)))
 		}
 	}
+	if w.Published.Whole > 0 {
+		texts = append(texts, fmt.Sprintf("the pod as a whole needs %s, the sum of its containers would be %s",
+			wording.Figure(w.Resource, float64(w.Published.Whole)), wording.Figure(w.Resource, float64(w.Published.Sum))))
+	}
 	if w.Usual > 0 {
 		texts = append(texts, fmt.Sprintf("outside of the low hours: %s", wording.Figure(w.Resource, float64(w.Usual))))
 	}

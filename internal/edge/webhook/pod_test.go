@@ -147,6 +147,21 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with pod-level resources that its containers share: they get their parts": {
+			autoscaler: sharing(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900), "cache": cluster.Resources{}.Set(cluster.CPU, 900)}), 600),
+			pod:        cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"2"}},"containers":[{"name":"app"},{"name":"cache"}]`),
+			ops: []string{
+				`/spec/containers/0/resources {}`,
+				`/spec/containers/0/resources/requests {}`,
+				`/spec/containers/0/resources/requests/cpu "600m"`,
+				`/spec/containers/1/resources {}`,
+				`/spec/containers/1/resources/requests {}`,
+				`/spec/containers/1/resources/requests/cpu "600m"`,
+				`/spec/resources/requests/cpu "1200m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request; container 1: cpu request; pod: cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app, cache"`,
+			},
+		},
 		"above its pod-level limit with the new size: it is not changed": {
 			autoscaler: requestsOnly(recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 900)})),
 			pod: cart(`"annotations":{}`, `"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"300m"}},
@@ -355,6 +370,14 @@ func TestHandler_rejectedStartupBoost_isLogged(t *testing.T) {
 			t.Errorf("%q is not in the log:\n%s", part, out.String())
 		}
 	}
+}
+
+// sharing gives each container a part of what a pod needs as a whole.
+func sharing(a *cluster.Autoscaler, millicores int64) *cluster.Autoscaler {
+	for i := range a.Advice {
+		a.Advice[i].Shared = cluster.Resources{}.Set(cluster.CPU, millicores)
+	}
+	return a
 }
 
 func requestsOnly(a *cluster.Autoscaler) *cluster.Autoscaler {

@@ -3,7 +3,7 @@
 
 // Package grouping sizes pods by their role: it keeps a usage history of each group of pods, beside that of their workload. A group is the pods with
 // one value of the label that the annotation podfit.dev/role-label of the VPA names, the pods of a DaemonSet on nodes of one size, or pods that use much
-// or little CPU.
+// or little CPU. Likewise, it sizes pods with pod-level resources as a whole, with a usage history of the sums over their containers.
 package grouping
 
 import (
@@ -16,13 +16,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Workload is a workload whose pods are sized by their role.
+// A Workload is a workload whose pods are sized by their role or as a whole.
 type Workload struct {
 	Autoscaler *cluster.Autoscaler // that governs it
 	Choice     *sizing.Choice
 	Policies   []cluster.ContainerPolicy // by which usage is aggregated
 	Pods       []*cluster.Pod
 	Stored     []string // roles whose history is stored and not restored yet
+	Whole      bool     // pods have pod-level resources (HasWholePods)
 }
 
 // A Book has the groups of all workloads. The recommender's goroutine owns it.
@@ -37,6 +38,8 @@ type Book struct {
 	pods              map[cluster.Workload]int            // of each group: its pods in the store
 	levels            map[cluster.Workload]*levels        // of workloads whose pods have the roles busy and quiet
 	watched           map[cluster.Key]watched             // the pods of these
+	sums              map[cluster.Key]*sum                // of pods that are sized as a whole
+	began             time.Time                           // the first pass
 }
 
 // grouped is a workload and its roles.
@@ -66,6 +69,9 @@ func New(c usage.Config, history, interval time.Duration) *Book {
 // --role-history there are none.
 func (b *Book) Configure(now time.Time, all []Workload) {
 	b.now = now
+	if b.began.IsZero() {
+		b.began = now
+	}
 	b.Store.Tick(now)
 	next := map[cluster.Workload]*grouped{}
 	editions := map[cluster.Workload]sizing.Edition{}
@@ -80,11 +86,15 @@ func (b *Book) Configure(now time.Time, all []Workload) {
 			known = slices.Concat(known, slices.DeleteFunc(before.roles, func(role string) bool { return b.absence(target.InGroup(role)) > gone }))
 		}
 		roles := rolesOf(w.Pods, func(p *cluster.Pod) string { return b.roleOf(w.Autoscaler, p) }, known)
-		if len(roles) < 2 && (w.Autoscaler.SizesByNode() || w.Autoscaler.SizesByUsage()) {
-			continue // all nodes or pods are alike
+		if a := w.Autoscaler; !a.SizesByRole() || len(roles) < 2 && (a.SizesByNode() || a.SizesByUsage()) {
+			roles = nil // all nodes or pods are alike
 		}
 		next[target] = &grouped{w, roles}
-		for _, role := range next[target].roles {
+		groups := slices.Clone(roles)
+		if w.Whole {
+			groups = append(groups, cluster.WholePod)
+		}
+		for _, role := range groups {
 			of := target.InGroup(role)
 			b.Store.Configure(of, w.Policies)
 			editions[of] = b.extend(of, w.Choice)
@@ -145,8 +155,13 @@ func rolesOf(pods []*cluster.Pod, roleOf func(*cluster.Pod) string, known []stri
 func (b *Book) Track(evictions []usage.OOM) {
 	seen := map[cluster.Key]member{}
 	pods := map[cluster.Workload]int{}
+	b.sums = map[cluster.Key]*sum{}
 	for target, w := range b.workloads {
 		for _, p := range w.Pods {
+			if of := target.InGroup(cluster.WholePod); w.Whole && b.trackWhole(of, p) {
+				seen[wholeKey(p.Key)] = member{of: of}
+				pods[of]++
+			}
 			role := b.roleOf(w.Autoscaler, p)
 			if _, has := slices.BinarySearch(w.roles, role); !has {
 				continue
@@ -181,12 +196,19 @@ func (b *Book) Track(evictions []usage.OOM) {
 	b.tracked, b.pods = seen, pods
 	for _, e := range evictions {
 		b.Store.ObserveOOM(e)
+		if sum := b.sums[e.Pod]; sum != nil {
+			e.Pod, e.Container = wholeKey(e.Pod), sum.series
+			b.Store.ObserveOOM(e)
+		}
 	}
 }
 
-// Observe adds a sample, if its pod is in a group, and was when it was measured.
+// Observe adds a sample, if its pod is in a group, and was when it was measured. Observed ends the samples of a pass.
 func (b *Book) Observe(s *usage.Sample) {
 	b.observeLevel(s)
+	if sum := b.sums[s.Pod]; sum != nil {
+		sum.add(s)
+	}
 	if m, has := b.tracked[s.Pod]; has && (m.since.IsZero() || s.At.After(m.since.Add(settled))) {
 		b.Store.Observe(*s)
 	}

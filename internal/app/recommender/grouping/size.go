@@ -155,11 +155,11 @@ func less(largest, own *cluster.Advice, apart, had cluster.Set) (out cluster.Res
 	return out
 }
 
-// Keep sets the sizes of groups to those of the status, while the model state of the groups may be incomplete.
+// Keep sets the sizes of groups and the parts of whole pods to those of the status, while the model state of the groups may be incomplete.
 func Keep(a *cluster.Autoscaler, all []cluster.Advice) {
 	for i := range all {
 		if before := a.AdviceFor(all[i].Container); before != nil {
-			all[i].Groups = before.Groups
+			all[i].Groups, all[i].Shared = before.Groups, before.Shared
 		}
 	}
 }

@@ -39,6 +39,9 @@ func (k *Checkpointer) keepLoaded(all map[cluster.Workload][]usage.History) {
 func (k *Checkpointer) StoredRoles(w cluster.Workload) []string {
 	var roles []string
 	for _, g := range k.loadedGroups[w] {
+		if g.of == w.InGroup(cluster.WholePod) {
+			continue
+		}
 		roles = append(roles, strings.TrimPrefix(g.of.Name, w.Name+"/"))
 	}
 	return roles
@@ -51,21 +54,29 @@ func (k *Checkpointer) restoreGroups(ours []*cluster.Autoscaler) {
 	}
 	governed := k.groups.Governed()
 	for _, a := range ours {
-		if !a.SizesByRole() {
-			continue
-		}
+		var later []group
 		for _, g := range k.loadedGroups[a.Target] {
-			for i := range g.containers {
-				if !slices.Contains(governed, g.of) {
-					continue // it is one too many
-				}
-				if err := k.groups.Unpack(g.of, &g.containers[i]); err != nil {
-					k.log.Warn("Cannot restore the usage history of the pods with one role. They keep the size in the status of the VPA until they have been measured for --role-history",
-						slog.String("vpa", a.Key.String()), slog.String("container", g.containers[i].Container), slog.Any("error", err))
-				}
+			switch {
+			case g.of != a.Target.InGroup(cluster.WholePod) && !a.SizesByRole():
+				later = append(later, g)
+			case slices.Contains(governed, g.of):
+				k.restoreGroup(a, g)
 			}
+			// Others are one too many, or of pods that have no pod-level resources any more.
 		}
-		delete(k.loadedGroups, a.Target)
+		if k.loadedGroups[a.Target] = later; len(later) == 0 {
+			delete(k.loadedGroups, a.Target)
+		}
+	}
+}
+
+// restoreGroup adds the loaded histories of a group of pods to their usage store.
+func (k *Checkpointer) restoreGroup(a *cluster.Autoscaler, g group) {
+	for i := range g.containers {
+		if err := k.groups.Unpack(g.of, &g.containers[i]); err != nil {
+			k.log.Warn("Cannot restore the usage history of the pods with one role, or of pods as a whole. They keep the size in the status of the VPA until they have been measured for --role-history",
+				slog.String("vpa", a.Key.String()), slog.String("container", g.containers[i].Container), slog.Any("error", err))
+		}
 	}
 }
 

@@ -184,6 +184,7 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 			Uncapped: kube.Amounts(c.UncappedTarget),
 			Learnt:   learntBoost(c.UncappedTarget),
 			Groups:   groups(c.UncappedTarget),
+			Shared:   shared(c.UncappedTarget),
 		}
 	})
 	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })

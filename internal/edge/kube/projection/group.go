@@ -44,6 +44,27 @@ func with(list corev1.ResourceList, name string, amount resource.Quantity) corev
 	return list
 }
 
+// WithShared adds the part of a container of what a pod needs as a whole to a list of amounts of the status, which may be nil.
+func WithShared(list corev1.ResourceList, shared cluster.Resources) corev1.ResourceList {
+	for _, res := range cluster.All {
+		if amount, set := shared.Get(res); set {
+			list = with(list, v1alpha1.SharedPrefix+res.String(), kube.Quantity(res, amount))
+		}
+	}
+	return list
+}
+
+// shared returns the part of a container of what a pod needs as a whole. Amounts that are not positive are left out.
+func shared(list corev1.ResourceList) cluster.Resources {
+	var out cluster.Resources
+	for _, res := range cluster.All {
+		if quantity, set := list[corev1.ResourceName(v1alpha1.SharedPrefix+res.String())]; set && kube.Amount(res, quantity) > 0 {
+			out = out.Set(res, kube.Amount(res, quantity))
+		}
+	}
+	return out
+}
+
 // groups returns the sizes of groups of pods in a list of amounts of the status, sorted, at most cluster.MaxGroups. Others can change the status:
 // amounts that are not positive are left out.
 func groups(list corev1.ResourceList) []cluster.GroupSize {

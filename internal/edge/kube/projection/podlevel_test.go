@@ -80,3 +80,17 @@ func TestPod_sizedAtAdmission_setsSized(t *testing.T) {
 		}
 	}
 }
+
+func TestWithShared_partsOfWholePods_areReadAgain(t *testing.T) {
+	want := cluster.Amounts(250, 3<<20)
+	if got := shared(WithShared(nil, want)); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	list := WithShared(nil, cluster.Resources{})
+	if list != nil || shared(list) != (cluster.Resources{}) {
+		t.Errorf("nothing is shared: %v", list)
+	}
+	if got := shared(corev1.ResourceList{"podfit.dev/shared-cpu": resource.MustParse("-1"), "podfit.dev/shared-memory": resource.MustParse("0")}); got != (cluster.Resources{}) {
+		t.Errorf("amounts that are not positive are read: %v", got)
+	}
+}

@@ -164,7 +164,7 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 			Target:         target,
 			LowerBound:     kube.Quantities(a.Lower),
 			UpperBound:     kube.Quantities(a.Upper),
-			UncappedTarget: projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups),
+			UncappedTarget: projection.WithShared(projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups), a.Shared),
 		}
 	})}
 }
