@@ -354,10 +354,7 @@ func live(pods []*cluster.Pod) []*cluster.Pod {
 // plan adds the decisions of the next pass on the pods, and returns what it is planned for.
 func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledger.State) *plan.World {
 	in.Waiting = recordOf(states, in.Subject.Workload).Waiting
-	explained := make(map[string]bool, len(in.Pods))
-	for _, p := range in.Pods {
-		explained[p.UID] = true
-	}
+	explained := cluster.SetOf(in.Pods, func(p *cluster.Pod) string { return p.UID })
 	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained)
 	in.Budget = budget
 	in.AllPods = planned.Pods

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -265,9 +266,5 @@ func (c *Config) source() string {
 }
 
 func builtinNames() []string {
-	var names []string
-	for _, p := range recommend.Builtins() {
-		names = append(names, p.Name)
-	}
-	return names
+	return cluster.Each(recommend.Builtins(), func(p *recommend.Profile) string { return p.Name })
 }

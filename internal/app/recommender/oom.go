@@ -64,10 +64,7 @@ func (a *advice) sayOOMLoops() {
 	if len(loops) > 0 {
 		reason = loops[0].reason
 	}
-	var sentences []string
-	for i := range loops[:min(len(loops), oomLoopMessages)] {
-		sentences = append(sentences, loops[i].message(a.to, a.seen.live))
-	}
+	sentences := cluster.Each(loops[:min(len(loops), oomLoopMessages)], func(l *oomLoop) string { return l.message(a.to, a.seen.live) })
 	if more := len(loops) - oomLoopMessages; more > 0 {
 		sentences = append(sentences, fmt.Sprintf("Number of other containers that are OOM-killed repeatedly: %d.", more))
 	}

@@ -77,10 +77,7 @@ func moved(from, to int64) bool { return max(from, to)-min(from, to) > from/10 }
 
 // keep forgets autoscalers that no longer exist, and workloads that no served autoscaler references.
 func (w *writtenStatuses) keep(all []*cluster.Autoscaler, governed map[cluster.Workload]bool) {
-	exists := make(map[cluster.Key]bool, len(all))
-	for _, a := range all {
-		exists[a.Key] = true
-	}
+	exists := cluster.KeysOf(all)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.advisedFor, func(key cluster.Key, _ advised) bool { return !exists[key] })

@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/summary"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -105,10 +106,7 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	if e.conditions.summaries == nil || e.config.DryRun {
 		return
 	}
-	failed := map[cluster.Key]bool{}
-	for _, f := range e.pass.Failures() {
-		failed[f.Autoscaler.Key] = true
-	}
+	failed := cluster.SetOf(e.pass.Failures(), func(f plan.Failure) cluster.Key { return f.Autoscaler.Key })
 	isOurs := e.conditions.recommended()
 	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
 		return !e.config.Serves(a.Namespace) || failed[a.Key] || !isOurs(a)

@@ -263,10 +263,7 @@ func (r *reporter) missing(shortages []ledger.Shortage) {
 // unownedPods writes one event for each pod without a controller in a namespace with autoscalers, because its owner may expect
 // an autoscaler to size it.
 func (r *reporter) unownedPods(pods []*cluster.Pod, served []*cluster.Autoscaler) {
-	autoscaled := make(map[string]bool, len(served))
-	for _, a := range served {
-		autoscaled[a.Namespace] = true
-	}
+	autoscaled := cluster.SetOf(served, func(a *cluster.Autoscaler) string { return a.Namespace })
 	current := map[string]bool{}
 	for _, p := range pods {
 		if !p.Controller.IsZero() || p.Placeholder || !autoscaled[p.Namespace] || !p.Live() {

@@ -449,10 +449,7 @@ func (u *updater) restore(stored []ledger.State) {
 	if len(stored) == 0 {
 		return
 	}
-	targets := map[cluster.Workload]bool{}
-	for _, a := range u.served(u.world.Snapshot().Autoscalers) {
-		targets[a.Target] = true
-	}
+	targets := cluster.SetOf(u.served(u.world.Snapshot().Autoscalers), func(a *cluster.Autoscaler) cluster.Workload { return a.Target })
 	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] && !s.IsOfNamespace() })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {

@@ -156,6 +156,11 @@ func (a *Autoscaler) Policy(container string) *ContainerPolicy {
 	return wildcard
 }
 
+// KeysOf returns the keys of autoscalers.
+func KeysOf(autoscalers []*Autoscaler) map[Key]bool {
+	return SetOf(autoscalers, func(a *Autoscaler) Key { return a.Key })
+}
+
 // AdviceFor returns the recommendation for a container, or nil.
 func (a *Autoscaler) AdviceFor(container string) *Advice {
 	return Find(a.Advice, func(v *Advice) bool { return v.Container == container })

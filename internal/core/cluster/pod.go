@@ -151,6 +151,15 @@ func Each[T, R any](all []T, of func(*T) R) []R {
 	return out
 }
 
+// SetOf returns the set of what a function without side effects makes of each element.
+func SetOf[T any, K comparable](all []T, of func(T) K) map[K]bool {
+	out := make(map[K]bool, len(all))
+	for _, element := range all {
+		out[of(element)] = true
+	}
+	return out
+}
+
 // StartOf returns when a container of the pod was started, after a restart the last time, in Unix seconds; 0 if it does not run, or if the
 // time is not known.
 func (p *Pod) StartOf(c *Container) int64 {

@@ -63,10 +63,7 @@ func join(opinions []opinion) Finding {
 		return Finding{}
 	}
 	slices.SortStableFunc(opinions, func(a, b opinion) int { return b.rank - a.rank })
-	var sentences []string
-	for _, o := range opinions[:min(len(opinions), mostDescribed)] {
-		sentences = append(sentences, o.Message)
-	}
+	sentences := cluster.Each(opinions[:min(len(opinions), mostDescribed)], func(o *opinion) string { return o.Message })
 	if len(opinions) > mostDescribed {
 		sentences = append(sentences, "Other containers have this condition, too.")
 	}

@@ -130,11 +130,7 @@ const (
 // recommendation is above it, or the usage is at the limit; nobody is harmed, because the nodes have spare CPU. Without spare CPU the
 // request counts as too low.
 func AboveRequest(excesses []Excess, s *Situation, spare map[string]bool) Finding {
-	var out []opinion
-	for i := range excesses {
-		out = append(out, excesses[i].opinion(s, spare))
-	}
-	return join(out)
+	return join(cluster.Each(excesses, func(e *Excess) opinion { return e.opinion(s, spare) }))
 }
 
 func (e *Excess) opinion(s *Situation, spare map[string]bool) opinion {

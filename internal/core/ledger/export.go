@@ -151,10 +151,9 @@ func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *Stat
 		add(uid, PodState{Do: decision.Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
-		if l.replaced[uid] {
-			continue
+		if !l.replaced[uid] {
+			add(uid, PodState{Do: decision.Evict, Done: true, At: at})
 		}
-		add(uid, PodState{Do: decision.Evict, Done: true, At: at})
 	}
 	for key, r := range l.refusals {
 		counted := r

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -42,12 +43,7 @@ func (l *replacementRecords) addPending(now time.Time, d Attempt) {
 // MissingReplacements returns the controllers whose evicted pods have no replacement yet, sorted. The next View must have their
 // scales, even if they have no pods.
 func (l *replacementRecords) MissingReplacements() []cluster.Workload {
-	out := make([]cluster.Workload, 0, len(l.pending))
-	for c := range l.pending {
-		out = append(out, c)
-	}
-	slices.SortFunc(out, cluster.Workload.Compare)
-	return out
+	return slices.SortedFunc(maps.Keys(l.pending), cluster.Workload.Compare)
 }
 
 // IsEvicted reports whether a pod that the watch still shows was evicted within WatchDelay.

@@ -87,10 +87,7 @@ func WithVariables(a *cluster.Autoscaler, text string, added []Variable) string 
 	if len(added) == 0 {
 		return text
 	}
-	var names []string
-	for _, v := range added {
-		names = append(names, v.Name+" of container "+v.Container)
-	}
+	names := cluster.Each(added, func(v *Variable) string { return v.Name + " of container " + v.Container })
 	return withClause(a, text, "Environment set", ": "+strings.Join(names, ", "))
 }
 

@@ -117,11 +117,7 @@ func ParseIf(text string) (If, error) {
 }
 
 func keyNames() string {
-	var names []string
-	for _, k := range IfKeys() {
-		names = append(names, string(k.Key))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(cluster.Each(IfKeys(), func(k *KeyHelp) string { return string(k.Key) }), ", ")
 }
 
 // parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit determines the resource.
@@ -258,7 +254,8 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 	if change.Key == IfProfile {
 		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
 		if i < 0 {
-			out.reason = fmt.Sprintf("There is no profile %s. Profiles: %s.", change.Value, profileNames(in.Profiles))
+			names := cluster.Each(in.Profiles, func(p *recommend.Profile) string { return p.Name })
+			out.reason = fmt.Sprintf("There is no profile %s. Profiles: %s.", change.Value, strings.Join(names, ", "))
 			return out
 		}
 		profile = in.Profiles[i]
@@ -318,14 +315,6 @@ func (in *Sizing) counterfactual(change If, now *Why, alternative *alternative) 
 		in.judge(&out, alternative.sizes[i].Size, alternative.sizes[i].Range.Target)
 	}
 	return out
-}
-
-func profileNames(profiles []recommend.Profile) string {
-	var names []string
-	for i := range profiles {
-		names = append(names, profiles[i].Name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // policies returns the changed policies of all containers, followed by those of the autoscaler: the first one with the name of a container

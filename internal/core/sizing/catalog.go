@@ -133,12 +133,8 @@ func (c *Catalog) read(name, version string) *definition {
 // Listed sets the names of all SizingProfiles in the cluster. It returns the names of those that were deleted since the last call, sorted.
 func (c *Catalog) Listed(names []string) (deleted []string) {
 	c.listed = true
-	exists := make(map[string]bool, len(names))
-	for _, name := range names {
-		exists[name] = true
-	}
 	for name, d := range c.profiles {
-		if exists[name] || d.deleted {
+		if d.deleted || slices.Contains(names, name) {
 			continue
 		}
 		d.deleted = true

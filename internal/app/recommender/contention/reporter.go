@@ -190,10 +190,7 @@ func isRunning(p *cluster.Pod) bool { return p.Live() && p.Phase == cluster.Runn
 
 // isAbout reports whether one of the measured pods lives.
 func isAbout(measured []judge.Throttling, pods []*cluster.Pod) bool {
-	names := make(map[string]bool, judge.MostPods)
-	for i := range measured {
-		names[measured[i].Pod] = true
-	}
+	names := cluster.SetOf(measured, func(t judge.Throttling) string { return t.Pod })
 	return len(names) > 0 && slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Live() && names[p.Name] })
 }
 

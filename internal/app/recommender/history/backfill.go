@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -215,12 +216,7 @@ func (f *Backfill) Abandon(now time.Time, served []*cluster.Autoscaler) <-chan s
 
 // namespacesOf returns the namespaces of the VPAs, sorted, each once.
 func namespacesOf(autoscalers []*cluster.Autoscaler) []string {
-	var namespaces []string
-	for _, a := range autoscalers {
-		namespaces = append(namespaces, a.Namespace)
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
+	return slices.Sorted(maps.Keys(cluster.SetOf(autoscalers, func(a *cluster.Autoscaler) string { return a.Namespace })))
 }
 
 // run executes the jobs one after the other. It is the reading goroutine, and owns the stores of its jobs until it passes them to

@@ -616,7 +616,7 @@ func (k *Checkpointer) unused(all, ours []*cluster.Autoscaler) checkpoint.Unused
 			expired[ref.Workload] = append(expired[ref.Workload], ref.Container)
 		}
 	}
-	unused := checkpoint.Unused{Existing: keySet(all), Expired: map[checkpoint.Key]bool{}}
+	unused := checkpoint.Unused{Existing: cluster.KeysOf(all), Expired: map[checkpoint.Key]bool{}}
 	for _, a := range ours {
 		for _, container := range expired[a.Target] {
 			unused.Expired[checkpoint.Key{Autoscaler: a.Key, Container: container}] = true
@@ -631,10 +631,7 @@ func (k *Checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 	if len(k.expired) == 0 {
 		return
 	}
-	referenced := make(map[cluster.Workload]bool, len(all))
-	for _, a := range all {
-		referenced[a.Target] = true
-	}
+	referenced := cluster.SetOf(all, func(a *cluster.Autoscaler) cluster.Workload { return a.Target })
 	maps.DeleteFunc(k.expired, func(r usage.Ref, _ bool) bool { return !referenced[r.Workload] })
 }
 
@@ -645,7 +642,7 @@ func (k *Checkpointer) unmarkUnreferenced(all []*cluster.Autoscaler) {
 //   - The namespace has a VPA whose target cannot be read, and which may reference the workload.
 //   - Only served VPAs reference the workload, its profile has model state, and the usage store has one of its containers.
 func (k *Checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed {
-	own := keySet(ours)
+	own := cluster.KeysOf(ours)
 	needed := checkpoint.Needed{Workloads: make(map[cluster.Workload]bool, len(all)), Grouped: map[cluster.Workload]bool{}, Namespaces: map[string]bool{}}
 	for _, a := range all {
 		if !own[a.Key] || len(k.loadedGroups[a.Target]) > 0 {
@@ -662,15 +659,6 @@ func (k *Checkpointer) needed(all, ours []*cluster.Autoscaler) checkpoint.Needed
 		needed.Workloads[w] = true
 	}
 	return needed
-}
-
-// keySet returns the keys of the VPAs.
-func keySet(autoscalers []*cluster.Autoscaler) map[cluster.Key]bool {
-	keys := make(map[cluster.Key]bool, len(autoscalers))
-	for _, a := range autoscalers {
-		keys[a.Key] = true
-	}
-	return keys
 }
 
 // Metrics are the metrics of loading and storing usage history. Those that upstream has keep upstream's names.

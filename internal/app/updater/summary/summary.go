@@ -9,7 +9,6 @@ package summary
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -140,12 +139,4 @@ func mostFrequent(decisions []*decision.Decision) *decision.Decision {
 		return cmp.Or(cmp.Compare(count[b.Reason.Code], count[a.Reason.Code]), integer.FalseFirst(b.Reason.Code.NeedsAttention(), a.Reason.Code.NeedsAttention()),
 			cmp.Compare(a.Reason.Code, b.Reason.Code), a.Pod.Key.Compare(b.Pod.Key))
 	})
-}
-
-func forgetMissing[V any](m map[cluster.Key]V, all []*cluster.Autoscaler) {
-	exists := make(map[cluster.Key]bool, len(all))
-	for _, a := range all {
-		exists[a.Key] = true
-	}
-	maps.DeleteFunc(m, func(key cluster.Key, _ V) bool { return !exists[key] })
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -86,7 +87,8 @@ func NewWriter(to Sink, log *slog.Logger) *Writer {
 func (w *Writer) Update(now time.Time, all []*cluster.Autoscaler, next map[cluster.Key]Summary) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	forgetMissing(w.shown, all)
+	exists := cluster.KeysOf(all)
+	maps.DeleteFunc(w.shown, func(key cluster.Key, _ shownSummary) bool { return !exists[key] })
 	if !w.forbidden.IsZero() && now.Sub(w.forbidden) < forbiddenPause {
 		return
 	}

@@ -151,10 +151,7 @@ func (s *Surger) nextDue(now time.Time) time.Time {
 
 // gates returns the gate of each Deployment. It is closed while a freeze stops the surge: each step removes a pod, or prepares that.
 func (s *Surger) gates(all []*cluster.Autoscaler, due []cluster.Workload) map[cluster.Workload]freeze.Gate {
-	isDue := make(map[cluster.Workload]bool, len(due))
-	for _, w := range due {
-		isDue[w] = true
-	}
+	isDue := cluster.SetOf(due, func(w cluster.Workload) cluster.Workload { return w })
 	autoscalers := map[cluster.Workload][]*cluster.Autoscaler{}
 	for _, a := range all {
 		if isDue[a.Target] {
