@@ -215,7 +215,6 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// learningDays returns --learning in days.
 func (c *Config) learningDays() (int, error) {
 	const day = 24 * time.Hour
 	d, err := model.ParseDuration(c.Learning)
@@ -246,7 +245,6 @@ func (c *Config) validateSource() error {
 	return errors.Join(append(errs, c.History.validate())...)
 }
 
-// validateNamespaces checks --namespace.
 func (c *Config) validateNamespaces() error {
 	if c.All && len(c.Namespaces) > 0 {
 		return errors.New("--namespace and --all-namespaces cannot both be set")
@@ -260,7 +258,6 @@ func (c *Config) validateNamespaces() error {
 	return errors.Join(errs...)
 }
 
-// validateTimeline checks --timeline.
 func (c *Config) validateTimeline() error {
 	switch {
 	case c.Timeline == "" && c.given["timeline"]:
@@ -273,7 +270,6 @@ func (c *Config) validateTimeline() error {
 	return nil
 }
 
-// validateRecommenders checks --recommenders.
 func (c *Config) validateRecommenders() error {
 	if len(c.Recommenders) == 0 {
 		return errors.New("--recommenders must not be empty")
@@ -334,7 +330,6 @@ func isFile(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
 }
 
-// profiles returns the profiles to compare.
 func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
@@ -368,7 +363,6 @@ var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) e
 	"html": report.WriteHTML,
 }
 
-// run reads, replays and reports.
 func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return process.UsageError{Err: err}

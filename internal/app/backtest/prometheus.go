@@ -38,7 +38,6 @@ var historyFlags = []string{
 	"namespace-label", "pod-label", "container-label",
 }
 
-// flags binds the configuration to flags.
 func (h *History) flags(f *pflag.FlagSet) {
 	h.Length = "30d"
 	h.Resolution = "5m"
@@ -54,7 +53,6 @@ func (h *History) flags(f *pflag.FlagSet) {
 	f.StringVar(&h.Labels[2], "container-label", h.Labels[2], "Name of the label that contains the container name.")
 }
 
-// validate returns an error for each invalid flag.
 func (h *History) validate() error {
 	var errs process.Problems
 	errs.AddIf(!process.IsURL(h.Address), "--prometheus must be a URL such as http://localhost:9090, got %q%s", h.Address, h.meantURL())

@@ -64,7 +64,6 @@ func (c *Config) readPast(
 	return nil
 }
 
-// matchers returns the additional matchers of series.
 func (c *Config) matchers() []string {
 	name, value, ok := strings.Cut(c.ClusterLabel, "=")
 	if !ok {

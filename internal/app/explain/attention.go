@@ -26,7 +26,6 @@ type Judge func(ctx context.Context, clients *kube.Clients, world *watcher.World
 // maxListed is the number of workloads in the text, so that it fits on a screen. JSON has all.
 const maxListed = 6
 
-// needs is what needs attention.
 type needs struct {
 	Workloads int             `json:"workloads"`        // all that were read
 	Attention []need          `json:"attention"`        // most severe first

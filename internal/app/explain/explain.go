@@ -98,7 +98,6 @@ func widthOf(w io.Writer, usual int) int {
 	return usual
 }
 
-// formats are the output formats.
 var formats = map[string]func(io.Writer, *explanation.Explanation) error{
 	"text": writeText(false), "wide": writeText(true), "json": report.WriteJSON, "html": report.WriteHTML,
 }

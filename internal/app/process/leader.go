@@ -142,7 +142,6 @@ func (l *fencedLock) written(begun time.Time, r resourcelock.LeaderElectionRecor
 	return err
 }
 
-// releaseTimeout bounds the attempt to release the lease.
 const releaseTimeout = 5 * time.Second
 
 // release releases the lease after the work has ended, so that another process can acquire it immediately and not only when it

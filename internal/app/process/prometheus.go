@@ -140,7 +140,6 @@ var userInURL = regexp.MustCompile(`//[^/@]*@`)
 // withoutUser returns a URL without a user and password.
 func withoutUser(address string) string { return userInURL.ReplaceAllString(address, "//") }
 
-// headers adds headers to requests.
 type headers struct {
 	next http.RoundTripper
 	add  []string // "Name: value"

@@ -97,7 +97,6 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 	return as
 }
 
-// of returns what was collected of a container.
 func (c *collector) of(ref usage.Ref) *collected {
 	e := c.evidence[ref]
 	if e == nil {

@@ -236,7 +236,6 @@ func (j *job) check(s *scene) error {
 	return nil
 }
 
-// scopeText describes which namespaces are reviewed.
 func (c *Config) scopeText() string {
 	text := "the cluster"
 	if len(c.Namespaces) > 0 {

@@ -181,7 +181,6 @@ func (j *job) showProgress(from history) (stop func()) {
 	}
 }
 
-// progressText describes what is read now.
 func progressText(p *survey.Progress, now time.Time) string {
 	text := fmt.Sprintf("%d of %d queries", p.Done, p.Planned)
 	if len(p.Namespaces) > 0 {

@@ -50,7 +50,6 @@ func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	}
 }
 
-// leftOut describes workloads that the report omits.
 func leftOut(cause string, names []string) string {
 	subject := fmt.Sprintf("%d workloads are", len(names))
 	if len(names) == 1 {

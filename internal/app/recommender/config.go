@@ -64,7 +64,6 @@ func (s *SizingConfig) params() recommend.Params {
 	return p
 }
 
-// usage returns the configuration of the usage store.
 func (s *SizingConfig) usage() usage.Config {
 	c := s.Usage
 	c.OOMMinBump = int64(s.OOMMinBump)

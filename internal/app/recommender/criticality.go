@@ -36,7 +36,6 @@ func (a *advice) sayCriticality() {
 	}
 }
 
-// originOf describes where a criticality comes from.
 func originOf(c criticality.Factor) string {
 	switch c.Origin {
 	case derivation.FromLabel:

@@ -27,7 +27,6 @@ func exportedAmounts(a *cluster.Advice) [4]cluster.Resources {
 	return [4]cluster.Resources{a.Target, a.Lower, a.Upper, a.Uncapped}
 }
 
-// newExporter returns an exporter without series.
 func newExporter() *exporter {
 	e := &exporter{}
 	labels := []string{"namespace", "verticalpodautoscaler", "target_api_version", "target_kind", "target_name", "container", "resource", "unit"}

@@ -20,12 +20,10 @@ import (
 // selectorLife is how long the selector of a workload is cached. Selectors hardly ever change.
 const selectorLife = 10 * time.Minute
 
-// externalReader reads the usage of one pod.
 type externalReader interface {
 	Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error)
 }
 
-// selectorReader reads the selector of a controller's pods.
 type selectorReader interface {
 	Selector(context.Context, cluster.Workload) (labels.Selector, error)
 }
@@ -40,7 +38,6 @@ type externalUsage struct {
 	health    *process.Health // gets a progress signal after each request, because there is one request per pod
 }
 
-// knownSelector is a cached selector.
 type knownSelector struct {
 	labels.Selector
 	until time.Time

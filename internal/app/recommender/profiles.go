@@ -14,7 +14,6 @@ import (
 	"podfit.dev/podfit/internal/edge/profile"
 )
 
-// profileLister reads the SizingProfiles of the cluster.
 type profileLister interface {
 	List(context.Context) ([]kube.SizingProfile, error)
 }

@@ -45,7 +45,6 @@ type world interface {
 	WriteConditions(context.Context, *cluster.Autoscaler, time.Time, ...watcher.Condition) (bool, error)
 }
 
-// sampler reads the current usage of containers.
 type sampler interface {
 	Samples(context.Context) ([]usage.Sample, error)
 }
@@ -226,7 +225,6 @@ func (r *recommender) end(ctx context.Context) {
 	r.checkpointer.Flush(ctx, time.Now(), r.served(r.world.Snapshot()))
 }
 
-// newRecommender returns a recommender without usage history.
 func newRecommender(c Config, d dependencies) *recommender {
 	store := usage.NewStore(c.Sizing.usage())
 	inGroups := grouping.New(c.Sizing.usage(), c.Sizing.RoleHistory, c.Interval)
@@ -319,7 +317,6 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 	r.catalog.ReadStatuses(snapshot.Autoscalers)
 }
 
-// look returns the view of a snapshot.
 func (r *recommender) look(snapshot *cluster.Snapshot) *view {
 	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: r.nodeSizes(), governing: map[cluster.Workload]*cluster.Autoscaler{}}
 	for _, a := range v.served {
@@ -367,7 +364,6 @@ func (r *recommender) count() {
 	}
 }
 
-// served returns the autoscalers that this recommender serves.
 func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
 	return slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
 }

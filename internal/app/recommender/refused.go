@@ -53,7 +53,6 @@ func (a *advice) sayAdmission() {
 	}
 }
 
-// applied returns the autoscaler with the new recommendation.
 func (a *advice) applied() *cluster.Autoscaler {
 	out := *a.to
 	out.Advice = a.containers

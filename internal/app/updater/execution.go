@@ -276,7 +276,6 @@ func (e *execution) dryRun(ctx context.Context, d *decision.Decision) (replaceme
 	return replacement, "", true
 }
 
-// diagnose finds out why evictions had no effect.
 func (e *execution) diagnose(ctx context.Context) {
 	if e.actuators.replacements == nil || e.config.DryRun {
 		return
@@ -441,7 +440,6 @@ func (e *execution) countFailure(d *decision.Decision, reason string) {
 	e.metrics.evictFailed.WithLabelValues(class, a.Mode.String(), reason, a.Name, a.Namespace).Inc()
 }
 
-// finish publishes what was done.
 func (e *execution) finish() {
 	withEvicted := process.NewTally(e.metrics.withEvicted)
 	for key, d := range e.evicted {

@@ -50,7 +50,6 @@ var features = []feature{
 	},
 }
 
-// rightChecker checks permissions of the updater.
 type rightChecker interface {
 	Has(ctx context.Context, r kube.Right) (bool, error)
 }

@@ -128,7 +128,6 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 }
 
-// newStateStore returns the store of UpdateState objects.
 func newStateStore(c *Config, clients *kube.Clients, log *slog.Logger) (*checkpoint.States, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -152,7 +151,6 @@ type world interface {
 	watcher.Nodes
 }
 
-// podChanger changes running pods.
 type podChanger interface {
 	Resize(context.Context, *cluster.Pod, []policy.Fitted) error
 	Evict(context.Context, *cluster.Pod) error
@@ -160,12 +158,10 @@ type podChanger interface {
 	Annotate(ctx context.Context, p *cluster.Pod, set map[string]string, remove ...string) error
 }
 
-// replacementDryRunner creates replacements of pods in dry runs.
 type replacementDryRunner interface {
 	DryRun(context.Context, *cluster.Pod) (*cluster.Pod, error)
 }
 
-// eventRecorder writes Kubernetes events.
 type eventRecorder interface {
 	Changed(*decision.Decision)
 	ResizeSkipped(*cluster.Pod)
@@ -209,7 +205,6 @@ type updater struct {
 	pace
 }
 
-// actuators carry out actions.
 type actuators struct {
 	pods         podChanger
 	replacements replacementDryRunner // nil: replacements are not created in dry runs
@@ -256,7 +251,6 @@ func (u *Updater) Pass(ctx context.Context, now time.Time) []decision.Decision {
 	return u.u.update(ctx, now)
 }
 
-// budget returns the limits for disruptions.
 func (c *Config) budget() plan.Budget {
 	b := plan.DefaultBudget()
 	b.MinReplicas = c.MinReplicas

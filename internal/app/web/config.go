@@ -82,7 +82,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// prefixes returns the addresses of trusted proxies.
 func (c *Config) prefixes() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.Proxies {

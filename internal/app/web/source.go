@@ -73,7 +73,6 @@ type store interface {
 	State(ctx context.Context, w cluster.Workload) (ledger.State, bool, error)
 }
 
-// chartDays is how many days charts show.
 const chartDays = 14
 
 // source computes what pages show. It reads only when someone looks at a page, and at most once per interval however many look.
@@ -346,7 +345,6 @@ func (s *source) excludedOf(snapshot *cluster.Snapshot) map[string]bool {
 	return out
 }
 
-// customProfiles returns the SizingProfiles of the cluster.
 func (s *source) customProfiles(ctx context.Context) []web.CustomProfile {
 	names, _ := s.world.ProfileNames()
 	if len(names) == 0 {

@@ -94,7 +94,6 @@ Open the address that is printed. Ctrl-C ends it.`,
 	return command
 }
 
-// run serves the page until ctx ends.
 func (s *settings) run(ctx context.Context, streams process.Streams, explainer ExplainerFor) error {
 	log, closer, err := s.common.Log.Open(streams.Err, streams.Terminal)
 	if err != nil {

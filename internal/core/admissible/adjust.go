@@ -124,7 +124,6 @@ func (z *size) resize(request int64) {
 	z.request.v = request
 }
 
-// write writes changes to the fitted container.
 func (z *size) write(res cluster.Resource) {
 	if z.pair == z.before || z.fit == nil {
 		return

@@ -151,7 +151,6 @@ var steps = func() (out [buckets]float64) {
 	return out
 }()
 
-// at returns the request at a time.
 func (x *mixture) at(now int64, to *derivation.Recorder) float64 {
 	if now >= x.until {
 		return x.level

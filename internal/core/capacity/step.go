@@ -126,7 +126,6 @@ func values(points []Point) []float64 {
 	return out
 }
 
-// differences returns the differences between neighbours.
 func differences(values []float64) []float64 {
 	var out []float64
 	for i := 1; i < len(values); i++ {

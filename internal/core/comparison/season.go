@@ -31,7 +31,6 @@ const (
 	seasonAhead  = 4  // length of the blocks of hours that share one request
 )
 
-// seasons is the model state of TimeOfDay.
 type seasons struct {
 	window
 	cpuPeriod    int8 // the period in days, as detected today; 0: none

@@ -25,7 +25,6 @@ type WindowMax struct{}
 // windowDays are the days of WindowMax, and of LoadPercentile for memory.
 const windowDays = 7
 
-// window is the model state of WindowMax.
 type window struct {
 	usage.Unstored
 	cpu, memory hourly.Peaks

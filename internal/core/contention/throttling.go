@@ -137,7 +137,6 @@ func (t *Throttling) cause(limit int64, kernel string, b bounds) Reason {
 	return ""
 }
 
-// describe returns the text about a container.
 func (t *Throttling) describe(g *Group, reason Reason, limit int64, kernel string) string {
 	text := fmt.Sprintf("The CPU of container %s is throttled in about %.0f %% of its CPU periods in %s, with a limit of %s. ",
 		g.Container, 10*math.Round(10*min(t.Throttled/t.All, 1)), where(g.Pods, g.First), cluster.Format(cluster.CPU, limit))

@@ -156,7 +156,6 @@ func (r *Recorder) Ceil(v float64) int64 { return r.rounded(Ceil, v, Whole(math.
 // Truncate rounds down to a whole amount.
 func (r *Recorder) Truncate(v float64) int64 { return r.rounded(Truncate, v, Whole(v)) }
 
-// rounded appends the rounding to a whole amount.
 func (r *Recorder) rounded(op Operation, before float64, after int64) int64 {
 	r.linear(StepUnit, op, before, 0, float64(after))
 	return after

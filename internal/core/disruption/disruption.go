@@ -150,7 +150,6 @@ func (c *Counter) Open(groups map[cluster.Workload]*Group, pods []*cluster.Pod, 
 	return out
 }
 
-// count counts a live pod of a group.
 func (c *Counter) count(g *Group, p *cluster.Pod) {
 	g.Live++
 	switch {

@@ -111,7 +111,6 @@ func (l *canaryRecords) restoreCanary(now time.Time, s *State) {
 	addNew(l.canaries, s.Workload, restored)
 }
 
-// exportCanaries adds the states of canaries.
 func (l *canaryRecords) exportCanaries(state func(cluster.Workload) *State) {
 	for w, s := range maps.All(l.canaries) {
 		if s.Phase != rollout.Idle || s.Reverts > 0 {

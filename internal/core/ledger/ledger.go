@@ -50,7 +50,6 @@ type Ledger struct {
 	headroom *headroom.Record
 }
 
-// turnRecords are when the namespaces had their turn.
 type turnRecords struct {
 	served map[string]time.Time // when an action was last tried, by namespace
 }

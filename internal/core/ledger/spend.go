@@ -21,7 +21,6 @@ type changeRecords struct {
 	changesSince time.Time                             // before this time, changes are unknown; zero if all are known
 }
 
-// spendRecords are what changes took from disruption budgets.
 type spendRecords struct {
 	spends map[string]spend // what changes took from disruption budgets, by pod UID
 }

@@ -233,7 +233,6 @@ func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
 	return out
 }
 
-// usageOf returns the samples by pod and container.
 func usageOf(samples []usage.Sample) map[place]cluster.Resources {
 	out := make(map[place]cluster.Resources, len(samples))
 	for i := range samples {

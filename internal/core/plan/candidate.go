@@ -30,7 +30,6 @@ type decider struct {
 	candidate
 }
 
-// take decides on the candidate.
 func (t *decider) take() {
 	if r, blocked := t.firstBlocked(atStart); blocked {
 		t.leave(r)

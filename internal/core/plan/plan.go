@@ -232,7 +232,6 @@ func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 	return a
 }
 
-// leave leaves the pod instead of changing it.
 func (d *entry) leave(r decision.Reason) {
 	d.Do = decision.Leave
 	d.Reason = r

@@ -162,7 +162,6 @@ func atLeastNone(r cluster.PodResources) cluster.PodResources {
 	}
 }
 
-// sum returns the sum of two amounts.
 func sum(a, b cluster.PodResources) cluster.PodResources {
 	return cluster.PodResources{Requests: a.Requests.Add(b.Requests), Limits: a.Limits.Add(b.Limits)}
 }

@@ -100,7 +100,6 @@ type Day struct {
 	Known bool      `json:"-"`    // there are samples
 }
 
-// shownDays is the number of days of Why.
 const shownDays = 7
 
 // WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory. Without a VPA or

@@ -287,7 +287,6 @@ func kept(s *derivation.Step, res cluster.Resource) (what, note string) {
 	return what, note
 }
 
-// boundNames are the names of bounds in texts.
 var boundNames = map[policy.BoundKind]string{
 	policy.WholeCores: "whole cores", policy.NodeShare: "share of the smallest node for a pod",
 	policy.MemoryPerCPU: "podfit.dev/memory-per-cpu", policy.MaxStep: "podfit.dev/max-step", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",

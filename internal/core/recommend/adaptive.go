@@ -110,7 +110,6 @@ func (a *adaptive) Amount(state usage.Extension, r cluster.Resource, now time.Ti
 	return to.Ceil(to.ToMillicores(v, 1000))
 }
 
-// memoryAmount is Amount for memory.
 func (m *Memo) memoryAmount(now int64, to *derivation.Recorder) int64 {
 	v := m.memory.at(now)
 	if v <= 0 {
@@ -152,7 +151,6 @@ type held struct {
 	above   bool    // usage exceeded the request on this day
 }
 
-// at returns the request at a time.
 func (h *held) at(now int64) float64 {
 	if h.inLow && h.isLow(now) {
 		return h.low
@@ -362,7 +360,6 @@ func (m *Memo) usualMemory(days *peaksOfDays, base float64, hour int, to *deriva
 	return m.p.Memory.levelOf(m.memoryChoice.arm, days.all(), base, to)
 }
 
-// marginOf adds the margin to a level.
 func (m *Memo) marginOf(level float64, to *derivation.Recorder) float64 {
 	rule := &m.p.Memory
 	level = to.Shift(derivation.StepMargin, level, (rule.Margin+m.memory.adjust)*hourly.PerNat)

@@ -297,7 +297,6 @@ func (m *Busy) peak(hours int) float64 {
 	return m.CPU.Max(end-hours, end).Amount()
 }
 
-// decide decides the level at a sample.
 func (m *Busy) decide(now int64) {
 	request := m.request()
 	hour := int(now / 3600)

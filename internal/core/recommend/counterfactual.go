@@ -104,7 +104,6 @@ func AnewWithout(s *usage.ContainerHistory, p Profile, r cluster.Resource, from,
 	return s.With(next), known
 }
 
-// measured returns the resources with samples.
 func measured(s *usage.ContainerHistory) cluster.Set {
 	var known cluster.Set
 	if !s.CPU.IsEmpty() {

@@ -72,7 +72,6 @@ func (g *regime) observe(peaks *hourly.Peaks, hour int) bool {
 	return true
 }
 
-// moments returns the mean and the standard deviation.
 func moments(x []float64) (mean, spread float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))

@@ -17,7 +17,6 @@ import (
 // no model state.
 type byRequest struct{ usage.Unstored }
 
-// leastWeight is the minimum weight of a sample.
 const leastWeight = 0.1
 
 // CPUWeight implements usage.Extension.

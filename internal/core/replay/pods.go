@@ -84,7 +84,6 @@ func medianStep(at []int64) int64 {
 	return steps[len(steps)/2]
 }
 
-// seconds returns the pod-seconds between two times.
 func (p *pods) seconds(from, to int64) float64 { return p.until(to) - p.until(from) }
 
 // until returns the pod-seconds from the first step to a time. Before the first step they are negative.

@@ -78,7 +78,6 @@ func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
 	}
 }
 
-// run is the state of a replay.
 type run struct {
 	w       *Workload
 	profile recommend.Profile

@@ -288,7 +288,6 @@ func (s *Summary) addAmounts(row *Row) {
 	}
 }
 
-// summarize sets the totals.
 func (r *Report) summarize() {
 	s := &r.Summary
 	workloads := map[cluster.Workload]bool{} // true: at risk

@@ -80,7 +80,6 @@ func lack(free, increase int64) int64 {
 	return max(0, increase-free)
 }
 
-// isZero reports whether nothing is left.
 func (a Amount) isZero() bool { return a == Amount{} }
 
 // positive returns the amount with negative parts set to zero.

@@ -104,7 +104,6 @@ type view struct {
 	old  *cluster.Pod // the pod to remove, while it lives
 }
 
-// lowered decides after spec.replicas was set back.
 func (v *view) lowered() Move {
 	switch {
 	case v.old == nil:

@@ -60,7 +60,6 @@ func overrides(p cluster.ContainerPolicy) bool {
 	return p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet
 }
 
-// with returns the rules after applying a policy.
 func (r rules) with(policy *cluster.ContainerPolicy) rules {
 	if policy == nil {
 		return r

@@ -191,7 +191,6 @@ func (x extra) encode() []byte {
 	return c.Data()
 }
 
-// code encodes or decodes an extra.
 func (x *extra) code(c *codec.Coder) {
 	version := byte(extraVersion)
 	switch {

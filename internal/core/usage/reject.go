@@ -46,7 +46,6 @@ func Rejections() []Rejection {
 	return rs
 }
 
-// rejected counts rejections by reason.
 type rejected [rejections]uint64
 
 // add counts a rejection. It always returns false, for use in a return statement.

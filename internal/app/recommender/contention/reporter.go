@@ -24,7 +24,6 @@ import (
 // status of a VPA is written at most twice an hour for each condition. A change of the spec of the VPA ends it.
 const holdText = 30 * time.Minute
 
-// world is the state of the cluster.
 type world interface{ Nodes() []cluster.Node }
 
 // A Reporter determines the conditions of VPAs about contention for CPU. One goroutine owns it.
@@ -231,7 +230,6 @@ func (r *Reporter) nodesWithSpare(s *cluster.Snapshot) map[string]bool {
 	return r.spare
 }
 
-// kernelVersions returns the kernel version of each node.
 func (r *Reporter) kernelVersions() map[string]string {
 	if r.kernels == nil {
 		nodes := r.world.Nodes()

@@ -17,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// world is the state of the cluster.
 type world interface {
 	Autoscalers() []*cluster.Autoscaler
 	Stale(time.Time) []string
@@ -25,7 +24,6 @@ type world interface {
 	Workloads(group, kind, namespace string) []cluster.Workload
 }
 
-// client sends requests.
 type client interface {
 	Namespaces(context.Context) ([]optin.Namespace, error)
 	Write(context.Context, time.Time, *optin.Change) error

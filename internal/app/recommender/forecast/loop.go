@@ -42,7 +42,6 @@ const (
 	forgetAfter  = capacity.GrowthDays
 )
 
-// world is the state of the cluster.
 type world interface {
 	Snapshot() *cluster.Snapshot
 	Stale(time.Time) []string

@@ -15,7 +15,6 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// selectorReader reads the selector of a controller's pods.
 type selectorReader interface {
 	Selector(context.Context, cluster.Workload) (labels.Selector, error)
 }

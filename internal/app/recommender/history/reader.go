@@ -15,7 +15,6 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// source reads past usage.
 type source interface {
 	// Length is the length of the history that is read.
 	Length() time.Duration

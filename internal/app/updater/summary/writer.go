@@ -116,7 +116,6 @@ func (w *Writer) Pace(changed int) {
 	w.limit.SetLimit(limit)
 }
 
-// signal wakes one worker.
 func (w *Writer) signal() {
 	select {
 	case w.wake <- struct{}{}:

@@ -103,7 +103,6 @@ func (b *batch) hasFailed() bool {
 	}
 }
 
-// writeBatch stores an announcement.
 func (r *Recorder) writeBatch(ctx context.Context, now time.Time, b *batch) {
 	defer close(b.done)
 	if b.stored = r.writeAnnouncement(ctx, now, &b.state) == nil; !b.stored {

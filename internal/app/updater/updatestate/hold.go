@@ -149,7 +149,6 @@ func (h *holds) stored(w cluster.Workload) {
 // holdTTL is how long after its end a hold is kept, so that the next failure doubles the pause.
 const holdTTL = time.Hour
 
-// forget removes what is over.
 func (h *holds) forget(now time.Time) {
 	isOver := func(x hold) bool { return now.Sub(x.until) > holdTTL || x.until.Sub(now) > stateBackoffMost }
 	maps.DeleteFunc(h.objects, func(_ cluster.Workload, x hold) bool { return isOver(x) })
