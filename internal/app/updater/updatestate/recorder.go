@@ -265,10 +265,7 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 	if r.store == nil || !r.isDueToLoad() {
 		return nil
 	}
-	loaded, err := r.loadOnce(ctx)
-	if err != nil {
-		return nil
-	}
+	loaded, _ := r.loadOnce(ctx) // none if they still cannot be read
 	return loaded
 }
 
