@@ -21,7 +21,8 @@ import (
 var callbacks = map[string]string{
 	"core/cluster.Find": "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
 
-	"core/cluster.Each": "converts the elements of a list: the conversion has no side effects",
+	"core/cluster.Each":  "converts the elements of a list: the conversion has no side effects",
+	"core/cluster.SetOf": "makes the keys of a set: the conversion has no side effects",
 
 	"core/cluster.Pod.Total": "has no side effects: the amounts are those of the spec, of the status or of a new size, and one formula adds them up",
 

@@ -18,13 +18,8 @@ const exportPrefix = "kube_customresource_verticalpodautoscaler_status_recommend
 // An exporter serves the recommendations of VPA objects as metrics: four amounts of two resources for each container. A scrape has the
 // recommendations that were in the status of the VPA objects when the last pass began.
 type exporter struct {
-	descriptions [4]*prometheus.Desc // in the order of exportedAmounts
+	descriptions [4]*prometheus.Desc // in the order of collect
 	autoscalers  atomic.Pointer[[]*cluster.Autoscaler]
-}
-
-// exportedAmounts returns the amounts of a recommendation in the order of the metrics.
-func exportedAmounts(a *cluster.Advice) [4]cluster.Resources {
-	return [4]cluster.Resources{a.Target, a.Lower, a.Upper, a.Uncapped}
 }
 
 func newExporter() *exporter {
@@ -77,7 +72,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 
 // collect sends the series of one container.
 func (e *exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, adv *cluster.Advice) {
-	for i, amounts := range exportedAmounts(adv) {
+	for i, amounts := range [...]cluster.Resources{adv.Target, adv.Lower, adv.Upper, adv.Uncapped} {
 		for _, res := range cluster.All {
 			v, ok := amounts.Get(res)
 			if !ok {

@@ -12,6 +12,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/summary"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
@@ -41,20 +42,18 @@ type conditionReporter struct {
 
 // A conditionAttempt is the state of the write of conditions of one autoscaler. A change of the conditions sets written to false.
 type conditionAttempt struct {
-	written    bool
-	failures   int // in a row
-	retryAfter time.Time
+	written bool
+	attempt.Failures
 }
 
-func (c *conditionAttempt) isDue(now time.Time) bool { return !c.written && !now.Before(c.retryAfter) }
+func (c *conditionAttempt) isDue(now time.Time) bool { return !c.written && !now.Before(c.Retry) }
 
 func (c *conditionAttempt) record(now time.Time, err error) {
 	if err == nil {
 		*c = conditionAttempt{written: true}
 		return
 	}
-	c.retryAfter = now.Add(min(conditionBackoff<<min(c.failures, 10), conditionBackoffMost))
-	c.failures++
+	c.Add(now, conditionBackoff, conditionBackoffMost)
 }
 
 // A conditionWrite is a write that is due.

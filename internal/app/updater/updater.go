@@ -236,19 +236,12 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	return u
 }
 
-// An Updater runs single passes of the updater, for callers that control the time.
-type Updater struct{ u *updater }
-
-// New returns an updater that reads the cluster from w, changes pods with pods, writes events to events and checks the
-// admission controller with lease. It registers its metrics with reg.
-func New(c Config, w world, pods podChanger, events eventRecorder, lease statusLease, reg *prometheus.Registry, log *slog.Logger) *Updater {
-	return &Updater{newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log)}
-}
-
-// Pass compares every governed pod with its recommendation at the time now, carries out the decisions and returns them. It returns
-// none if pods may not be changed now.
-func (u *Updater) Pass(ctx context.Context, now time.Time) []decision.Decision {
-	return u.u.update(ctx, now)
+// NewPass returns a function that runs one pass of the updater and returns its decisions, for callers that control the time. It registers the
+// metrics of the updater with reg.
+func NewPass(
+	c Config, w world, pods podChanger, events eventRecorder, lease statusLease, reg *prometheus.Registry, log *slog.Logger,
+) func(context.Context, time.Time) []decision.Decision {
+	return newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log).update
 }
 
 func (c *Config) budget() plan.Budget {

@@ -36,6 +36,18 @@ func Doubled(base, most time.Duration, n int) time.Duration {
 	return min(d, most)
 }
 
+// Failures are the failed attempts since the last successful one. The zero value is none.
+type Failures struct {
+	Count int
+	Retry time.Time // when the next attempt may be made
+}
+
+// Add adds a failure. The next attempt waits for base, doubled by each further failure, but at most for most.
+func (f *Failures) Add(now time.Time, base, most time.Duration) {
+	f.Count++
+	f.Retry = now.Add(Doubled(base, most, f.Count))
+}
+
 // Turns are when something was last done of which a pass does a limited amount: for a namespace, under the name "", and for what takes turns in
 // the namespace. They are not stored: after a restart, all begin again.
 type Turns map[[2]string]time.Time // by namespace and name

@@ -53,3 +53,14 @@ func TestStored_hostileValues_areBounded(t *testing.T) {
 		t.Errorf("a short text became %q", got)
 	}
 }
+
+func TestFailures_add_countsAndDoublesThePauseUpToItsMaximum(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var f Failures
+	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.Add(now, 10*time.Second, time.Minute)
+		if f.Count != i+1 || f.Retry.Sub(now) != want {
+			t.Errorf("failure %d: count %d, pause %v; want %v", i+1, f.Count, f.Retry.Sub(now), want)
+		}
+	}
+}

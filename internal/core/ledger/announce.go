@@ -158,13 +158,6 @@ func (l *announcementRecords) inherit(now time.Time, s *State) {
 	}
 }
 
-// exportAnnouncements adds the states of namespaces.
-func (l *announcementRecords) exportAnnouncements(state func(cluster.Workload) *State) {
-	for _, s := range l.announcements() {
-		state(s.Workload).Acting = s.Acting
-	}
-}
-
 // announcements returns the states of namespaces: the announcements of this updater, and those of the one before it that still count.
 func (l *announcementRecords) announcements() map[string]State {
 	groups := map[string]map[time.Time][]ActingWorkload{}

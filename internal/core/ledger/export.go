@@ -68,7 +68,9 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		s.ActingSince = a.since
 		s.ActingNewest = a.newest
 	}
-	l.exportAnnouncements(state)
+	for _, s := range l.announcements() {
+		state(s.Workload).Acting = s.Acting
+	}
 	for w, e := range l.evictions {
 		if e.assumed { // the announcement says so
 			if e.before != nil {

@@ -130,9 +130,9 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	}
 	l.judge(now, l.Effective(ds), missing)
 	l.forgetAssumptions(now)
-	l.forgetServed(now)
+	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
 	l.searched.Forget(now)
-	l.forgetSpends(now)
+	maps.DeleteFunc(l.spends, func(_ string, s spend) bool { return !now.Before(s.until) })
 	l.forgetChanges(now)
 	l.canaries = l.ObserveCanaries(now, v)
 	l.forgetRescues(now, ds)
@@ -197,11 +197,6 @@ func (l *turnRecords) Served(namespace string) time.Time { return l.served[names
 
 // MarkServed records that an action on a pod was tried.
 func (l *turnRecords) MarkServed(now time.Time, p *cluster.Pod) { l.served[p.Namespace] = now }
-
-// forgetServed forgets namespaces without an action for HistoryTTL.
-func (l *turnRecords) forgetServed(now time.Time) {
-	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
-}
 
 // A View is what a pass has observed.
 type View struct {

@@ -61,7 +61,7 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	l.note(d.Pod)
 	key := refusedKey{d.Pod.UID, d.Do}
 	before := l.refusals[key]
-	next := FailedAttempt{FailedState: FailedState{Refusal: r, Ready: max(0, ready)}, At: now, Attempts: l.attempts(d.Pod, before) + 1, With: d.With}
+	next := FailedAttempt{FailedState: FailedState{Refusal: r, Ready: max(0, ready)}, At: now, Attempts: l.attemptsOf(d.Pod.Workload(), before) + 1, With: d.With}
 	if r.Kind == decision.DeniedByBudget && l.isRepeated(d, before) {
 		next.Ready, next.Unconfirmed = before.readyWith(next.Ready, d.Early)
 	}
@@ -108,12 +108,8 @@ func (l *Ledger) Refused(now time.Time, d Attempt, r decision.Refusal, ready int
 	}
 }
 
-// attempts returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
+// attemptsOf returns the number of consecutive attempts that count for the back-off. After the eviction of another pod of the
 // workload, the state of the PodDisruptionBudget has changed, so the count restarts.
-func (l *refusalRecords) attempts(p *cluster.Pod, r FailedAttempt) int {
-	return l.attemptsOf(p.Workload(), r)
-}
-
 func (l *refusalRecords) attemptsOf(w cluster.Workload, r FailedAttempt) int {
 	if r.Kind == decision.DeniedByBudget && r.Attempts > 1 && !l.progress[w].Before(r.At) {
 		return 1
@@ -151,7 +147,7 @@ func (r FailedAttempt) MayAllow(now time.Time, ready int) bool {
 func (l *refusalRecords) LastFailure(p *cluster.Pod, do decision.Act) (FailedAttempt, bool) {
 	r, ok := l.refusals[refusedKey{p.UID, do}]
 	if ok {
-		r.Attempts = l.attempts(p, r)
+		r.Attempts = l.attemptsOf(p.Workload(), r)
 	}
 	return r, ok
 }

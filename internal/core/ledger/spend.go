@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -80,11 +79,6 @@ func (l *spendRecords) restoreSpend(now time.Time, uid string, at time.Time) {
 	if until := at.Add(DefaultWindow); now.Before(until) {
 		addNew(l.spends, uid, spend{until: until})
 	}
-}
-
-// forgetSpends forgets what is no longer spent.
-func (l *spendRecords) forgetSpends(now time.Time) {
-	maps.DeleteFunc(l.spends, func(_ string, s spend) bool { return !now.Before(s.until) })
 }
 
 // Changes returns the requests that were changed, by workload. It includes older changes than those of the last hour. The caller must not

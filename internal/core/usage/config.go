@@ -78,9 +78,3 @@ func (r rules) with(policy *cluster.ContainerPolicy) rules {
 	}
 	return r
 }
-
-// policyFor returns the first policy with the name of the container, else the first for "*", else nil.
-func policyFor(ps []cluster.ContainerPolicy, container string) *cluster.ContainerPolicy {
-	a := cluster.Autoscaler{Policies: ps}
-	return a.Policy(container)
-}

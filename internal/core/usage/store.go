@@ -367,7 +367,8 @@ func (wl *workload) rule(usual *rules) {
 
 func (s *ContainerHistory) rule(usual *rules) {
 	before := s.rules
-	after := usual.with(policyFor(s.load.policies, s.container))
+	all := cluster.Autoscaler{Policies: s.load.policies}
+	after := usual.with(all.Policy(s.container))
 	switch after {
 	case *before:
 		return

@@ -33,7 +33,7 @@ import (
 
 // podfit runs podfit's updater in a simulation, with its own API client.
 type podfit struct {
-	updater   *updater.Updater
+	update    func(context.Context, time.Time) []decision.Decision
 	view      *view
 	events    map[string][]string // texts of events on autoscalers and pods, by namespace
 	decisions map[string]decision.Decision
@@ -61,7 +61,7 @@ func newPodfit(s *simulation) *podfit {
 		view:   &view{sim: s, in: new(projection.Interner), pods: map[*corev1.Pod]*cluster.Pod{}, vpas: map[*vpav1.VerticalPodAutoscaler]*cluster.Autoscaler{}},
 		events: map[string][]string{},
 	}
-	p.updater = updater.New(c, p.view, actuation.NewPodWriter(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.update = updater.NewPass(c, p.view, actuation.NewPodWriter(podfitClients()), p, p, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	return p
 }
 
@@ -82,7 +82,7 @@ func configured(w *world) updater.Config {
 
 func (p *podfit) pass(ctx context.Context) {
 	clear(p.decisions)
-	p.decided(p.updater.Pass(ctx, time.Now()))
+	p.decided(p.update(ctx, time.Now()))
 }
 
 // decided stores the decisions of a pass, by UID.

@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/integer"
@@ -71,10 +72,9 @@ func New(source Source, writer Writer, scope Scope, startupBoost bool, h *proces
 
 // An hpaAttempt is what is known about the last writes to an HPA.
 type hpaAttempt struct {
-	failures   int
-	retryAfter time.Time
-	recorded   time.Time // when the first record was written; the watch may not show it yet
-	changed    time.Time // when a target was written last
+	attempt.Failures
+	recorded time.Time // when the first record was written; the watch may not show it yet
+	changed  time.Time // when a target was written last
 }
 
 const (
@@ -206,7 +206,7 @@ func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step 
 func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step, gate freeze.Gate) bool {
 	last := s.attempt(h)
 	isRecord := step.IsRecord(h)
-	if s.forbidden || now.Before(last.retryAfter) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
+	if s.forbidden || now.Before(last.Retry) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
 		return false
 	}
 	ctx = kube.WithGate(ctx, gate)
@@ -222,16 +222,14 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 		return false // the rate limit of the client allows no more in this pass, or a freeze has begun
 	}
 	if err != nil {
-		last.failures++
-		last.retryAfter = now.Add(min(hpaBackoff<<min(last.failures-1, 10), hpaBackoffMost))
+		last.Add(now, hpaBackoff, hpaBackoffMost)
 		s.remember(h, last)
 		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
-			slog.Int("attempt", last.failures), slog.Time("retryAfter", last.retryAfter), slog.String("error", kube.Answer(err)),
+			slog.Int("attempt", last.Count), slog.Time("retryAfter", last.Retry), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "kubectl apply -f deploy/rights/hpa-targets/hpa-targets.yaml (rights.hpaTargets=true in the chart), or remove the annotation podfit.dev/hpa from the VPA"))
 		return false
 	}
-	last.failures = 0
-	last.retryAfter = time.Time{}
+	last.Failures = attempt.Failures{}
 	if isRecord {
 		last.recorded = now
 	} else {
@@ -265,7 +263,7 @@ func (s *Adjuster) MarkUnwritable(now time.Time, all []*cluster.Autoscaler) []*c
 	if s == nil {
 		return all
 	}
-	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return s.forbidden || now.Before(s.attempt(h).retryAfter) }
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return s.forbidden || now.Before(s.attempt(h).Retry) }
 	for i, a := range all {
 		if !slices.ContainsFunc(a.Horizontal, unwritable) {
 			continue

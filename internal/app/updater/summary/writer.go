@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -133,7 +134,7 @@ func (w *Writer) isDue(now time.Time, a *cluster.Autoscaler, s Summary) bool {
 	case queued, !known, last.uid != a.UID, age < 0:
 		return true // a queued summary is replaced by the newer one
 	case last.failures > 0:
-		return age >= min(writePause<<min(last.failures-1, 10), refreshInterval)
+		return age >= attempt.Doubled(writePause, refreshInterval, last.failures)
 	case !last.isSameAs(s):
 		return age >= writePause
 	default:

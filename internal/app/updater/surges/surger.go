@@ -22,6 +22,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/freeze"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -66,16 +67,16 @@ type Surger struct {
 	health  *process.Health
 	log     *slog.Logger
 
-	mu       sync.Mutex                         // guards the following while pods are changed
-	begun    map[cluster.Workload]bool          // surges that the watch may not show yet
-	records  map[cluster.Workload]lastRecord    // what the Deployments had when they were last read or written
-	attempts map[cluster.Workload]surgeAttempt  // failed steps
-	active   map[cluster.Workload]cluster.Surge // of this pass
-	ended    []Failure                          // in this pass
-	invalid  map[cluster.Workload]bool          // Deployments with an invalid record, which was logged
-	held     map[cluster.Workload]bool          // Deployments whose surge a freeze stops, which was logged
-	tried    map[cluster.Workload]time.Time     // when the last step of a surge was tried
-	dueAt    map[cluster.Workload]time.Time     // when the next step is due, if that is known
+	mu       sync.Mutex                            // guards the following while pods are changed
+	begun    map[cluster.Workload]bool             // surges that the watch may not show yet
+	records  map[cluster.Workload]lastRecord       // what the Deployments had when they were last read or written
+	attempts map[cluster.Workload]attempt.Failures // of steps
+	active   map[cluster.Workload]cluster.Surge    // of this pass
+	ended    []Failure                             // in this pass
+	invalid  map[cluster.Workload]bool             // Deployments with an invalid record, which was logged
+	held     map[cluster.Workload]bool             // Deployments whose surge a freeze stops, which was logged
+	tried    map[cluster.Workload]time.Time        // when the last step of a surge was tried
+	dueAt    map[cluster.Workload]time.Time        // when the next step is due, if that is known
 
 	forbidden bool // a missing right was logged
 }
@@ -84,7 +85,7 @@ type Surger struct {
 func New(source Source, writer Writer, pods Annotator, scope Scope, m *Metrics, h *process.Health, log *slog.Logger) *Surger {
 	return &Surger{
 		source: source, writer: writer, pods: pods, scope: scope, metrics: m, health: h, log: log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]surgeAttempt{}, invalid: map[cluster.Workload]bool{},
+		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]attempt.Failures{}, invalid: map[cluster.Workload]bool{},
 		dueAt: map[cluster.Workload]time.Time{}, records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
 	}
 }
@@ -93,12 +94,6 @@ func New(source Source, writer Writer, pods Annotator, scope Scope, m *Metrics, 
 type lastRecord struct {
 	uid   string // of the Deployment
 	surge cluster.Surge
-}
-
-// A surgeAttempt is what is known about failed steps of a surge.
-type surgeAttempt struct {
-	failures   int
-	retryAfter time.Time
 }
 
 // A Failure is a surge that ended without the removal of its pod.
@@ -188,7 +183,7 @@ func (s *Surger) due(now time.Time) []cluster.Workload {
 			continue
 		}
 		s.active[w] = s.records[w].surge // until it is read
-		retry := s.attempts[w].retryAfter
+		retry := s.attempts[w].Retry
 		isPaused := now.Before(retry) && !retry.After(now.Add(surgeBackoffMost)) // after it, the clock was set back
 		pause := time.Duration(count[w.Namespace]/surgesPerSecond) * time.Second
 		wasRead := now.Before(s.tried[w].Add(pause)) && !now.Before(s.tried[w])
@@ -197,7 +192,7 @@ func (s *Surger) due(now time.Time) []cluster.Workload {
 		}
 	}
 	isOver := func(w cluster.Workload) bool { return !recorded[w] }
-	maps.DeleteFunc(s.attempts, func(w cluster.Workload, _ surgeAttempt) bool { return isOver(w) })
+	maps.DeleteFunc(s.attempts, func(w cluster.Workload, _ attempt.Failures) bool { return isOver(w) })
 	maps.DeleteFunc(s.tried, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
 	maps.DeleteFunc(s.dueAt, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
 	for _, reported := range []map[cluster.Workload]bool{s.invalid, s.held} {
@@ -262,7 +257,7 @@ func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	s.dueAt[w] = move.At
 	delete(s.attempts, w)
 	if d.Deleting {
-		s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)} // nothing is due any more
+		s.attempts[w] = attempt.Failures{Retry: now.Add(surgeBackoffMost)} // nothing is due any more
 	}
 	s.mu.Unlock()
 	s.report(&d, &move)
@@ -439,12 +434,11 @@ func (s *Surger) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.attempts[w]
-	a.failures++
-	a.retryAfter = now.Add(min(surgeBackoff<<min(a.failures-1, 10), surgeBackoffMost))
+	a.Add(now, surgeBackoff, surgeBackoffMost)
 	s.attempts[w] = a
-	if a.failures == surgeFailuresToLog {
+	if a.Count == surgeFailuresToLog {
 		s.log.Warn("Cannot continue a surge; the Deployment has one replica more until podfit can write it", slog.String("workload", w.String()),
-			slog.Int("attempt", a.failures), slog.String("error", kube.Answer(err)),
+			slog.Int("attempt", a.Count), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "grant the updater get and patch on deployments.apps, or restore spec.replicas and remove the annotation podfit.dev/surge"))
 	}
 }
@@ -480,7 +474,7 @@ func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 func (s *Surger) reportInvalid(now time.Time, w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempts[w] = surgeAttempt{retryAfter: now.Add(surgeBackoffMost)}
+	s.attempts[w] = attempt.Failures{Retry: now.Add(surgeBackoffMost)}
 	if !s.invalid[w] {
 		s.invalid[w] = true
 		s.log.Warn("The annotation podfit.dev/surge of a Deployment is invalid; no pod of it is surged", slog.String("workload", w.String()),

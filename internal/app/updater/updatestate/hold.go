@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
@@ -101,7 +102,7 @@ func (x hold) isOn(now time.Time) bool {
 
 // next returns the hold after one more failure.
 func (x hold) next(now time.Time, text string) hold {
-	until := now.Add(min(stateBackoff<<min(x.count, 10), stateBackoffMost))
+	until := now.Add(attempt.Doubled(stateBackoff, stateBackoffMost, x.count+1))
 	return hold{x.count + 1, until, decision.Reason{Code: decision.NotAnnounced, Text: text, Until: until}}
 }
 

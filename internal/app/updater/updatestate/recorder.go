@@ -84,16 +84,10 @@ type Recorder struct {
 	failing     bool                               // the last writes failed, which was logged
 	acting      map[cluster.Workload]*announcement // workloads that this pass acts on
 	held        holds
-	written     map[cluster.Workload]stateWrite // the last write of each object in this term
-	failures    map[cluster.Workload]stateFailure
-	batched     map[cluster.Workload]time.Time // when each workload was last announced in the state of its namespace
-	ungrouped   bool                           // the CRD has no field for announcements of namespaces
-}
-
-// A stateFailure describes the failed writes of an object since the last successful one.
-type stateFailure struct {
-	count      int
-	retryAfter time.Time
+	written     map[cluster.Workload]stateWrite       // the last write of each object in this term
+	failures    map[cluster.Workload]attempt.Failures // of the writes of each object
+	batched     map[cluster.Workload]time.Time        // when each workload was last announced in the state of its namespace
+	ungrouped   bool                                  // the CRD has no field for announcements of namespaces
 }
 
 // turns orders the writes of each object.
@@ -176,7 +170,7 @@ func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
 		held:  newHolds(),
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
-		failures: map[cluster.Workload]stateFailure{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}}, batched: map[cluster.Workload]time.Time{},
+		failures: map[cluster.Workload]attempt.Failures{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}}, batched: map[cluster.Workload]time.Time{},
 	}
 }
 
@@ -265,10 +259,7 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 	if r.store == nil || !r.isDueToLoad() {
 		return nil
 	}
-	loaded, err := r.loadOnce(ctx)
-	if err != nil {
-		return nil
-	}
+	loaded, _ := r.loadOnce(ctx) // none if they still cannot be read
 	return loaded
 }
 
@@ -378,7 +369,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	for _, w := range stored {
 		current[w] = true
 	}
-	maps.DeleteFunc(r.failures, func(w cluster.Workload, _ stateFailure) bool { return !current[w] })
+	maps.DeleteFunc(r.failures, func(w cluster.Workload, _ attempt.Failures) bool { return !current[w] })
 	return writes
 }
 
@@ -452,7 +443,7 @@ func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout t
 // isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
 // that write announced actions, and otherwise after quietInterval. The mutex is held.
 func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
-	if now.Before(r.failures[state.Workload].retryAfter) {
+	if now.Before(r.failures[state.Workload].Retry) {
 		return false
 	}
 	last, ok := r.written[state.Workload]
@@ -461,7 +452,7 @@ func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
 
 // isUnused reports whether the object of a workload without state is deleted now. The mutex is held.
 func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
-	if now.Before(r.failures[w].retryAfter) {
+	if now.Before(r.failures[w].Retry) {
 		return false
 	}
 	last, ok := r.written[w]
@@ -556,8 +547,7 @@ func (r *Recorder) fail(ctx context.Context, now time.Time, w cluster.Workload, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	failure := r.failures[w]
-	failure.retryAfter = now.Add(min(stateBackoff<<min(failure.count, 10), stateBackoffMost))
-	failure.count++
+	failure.Add(now, stateBackoff, stateBackoffMost)
 	r.failures[w] = failure
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
