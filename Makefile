@@ -183,13 +183,12 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 	if [ -z "$$traces" ]; then echo "backtest-dev: skipped, no traces found; run make backtest-dev TRACES=FOLDER"; exit 0; fi; \
 	for trace in $$traces; do \
 		bin/podfit backtest --trace "$$trace" --workloads 0 \
-			--recommenders default,balanced,cost,critical,busy-hours,autopilot,autopilot-window,time-of-day,window-max; \
+			--recommenders default,balanced,cost,critical,busy-hours,autopilot,window-max; \
 	done
 
 .PHONY: backtest-nodes
-backtest-nodes: build ## Pack the machines in the trace TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
-	@bin/podfit backtest --trace "$(TRACES)" --workloads 0 --output wide --recommenders default,balanced,cost,critical,busy-hours,autopilot \
-		--nodes memory=16Gi,cpu=4,replicas=4 --nodes memory=64Gi,cpu=16,replicas=8 --nodes memory=256Gi,cpu=64,replicas=8
+backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
+	@go run ./test/packing/nodes "$(TRACES)" default balanced cost critical busy-hours autopilot
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME

@@ -52,7 +52,6 @@ type Config struct {
 	Workloads    int
 	Prices       replay.Prices
 	Tolerance    replay.Tolerance
-	Nodes        []string
 	Quiet        bool
 	Verbose      int
 
@@ -103,7 +102,6 @@ Exit codes:
   podfit backtest --trace traces/ --recommenders default,balanced -o html > report.html
   podfit backtest --prometheus http://localhost:9090 -n shop -n web
   podfit backtest --prometheus http://localhost:9090 --all-namespaces
-  podfit backtest --trace traces/ --recommenders default,balanced --nodes memory=64Gi,cpu=16,replicas=8
   podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -136,7 +134,6 @@ Exit codes:
 	f.StringVar(&c.Prices.Currency, "currency", c.Prices.Currency, "Currency of the prices, for display. If a price is set, the default is empty.")
 	f.Float64Var(&c.Tolerance.DaysAbove, "oom-budget", 0, "Maximum fraction of days with memory usage above the request for the best recommender. Between 0 and 1. If unset, the largest fraction that one of the recommenders promises.")
 	f.Float64Var(&c.Tolerance.Shortfall, "cpu-shortfall", c.Tolerance.Shortfall, "Maximum fraction of CPU usage above the request for the best recommender. Between 0 and 1.")
-	f.StringArrayVar(&c.Nodes, "nodes", c.Nodes, "Also pack the pods on nodes with this allocatable memory and CPU, such as memory=64Gi,cpu=16. Optional: pods=110, and replicas=8 to run each recorded pod 8 times. Can be repeated.")
 	f.BoolVar(&c.Quiet, "quiet", c.Quiet, "If true, show no progress bar.")
 	f.CountVarP(&c.Verbose, "verbose", "v", "Also print the query to Prometheus that failed.")
 	process.CompleteFlag(cmd, "recommenders", profileNames()...)
@@ -214,9 +211,6 @@ func (c *Config) Validate() error {
 	errs.AddIf(strings.ContainsFunc(c.Prices.Currency, isInvisible) || len(c.Prices.Currency) > 12, "--currency must be a symbol or a code such as EUR, got %q", c.Prices.Currency)
 	_, err := c.learningDays()
 	errs = append(errs, err)
-	_, err = c.shapes()
-	errs = append(errs, err)
-	errs.AddIf(len(c.Nodes) > 0 && c.Output == "csv", "--output csv has no figures of nodes; with --nodes, use json")
 	_, _, err = c.times()
 	return errors.Join(append(errs, err)...)
 }
@@ -364,7 +358,9 @@ var formats = []string{"table", "wide", "json", "csv", "html"}
 
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
 	"table": report.WriteTable, "wide": report.WriteTable,
-	"json": report.WriteJSON, "csv": report.WriteCSV, "html": report.WriteHTML,
+	"json": func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"csv":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
+	"html": report.WriteHTML,
 }
 
 func run(ctx context.Context, c Config, out, errs io.Writer) error {
@@ -406,9 +402,6 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	}
 	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
 	options := report.Options{Workloads: c.Workloads, Width: width, AllColumns: c.Output == "wide"}
-	if comparison.Judged() {
-		options.Nodes = c.pack(comparison)
-	}
 	if err := reporters[c.Output](out, comparison, options); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}

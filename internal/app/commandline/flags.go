@@ -31,7 +31,7 @@ var Essential = map[string]string{
 	// The history, the pools, and the form of the result.
 	"capacity": "context prometheus pool lead-time output fail-on",
 	// The usage, the recommenders, and how they are compared.
-	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning nodes cpu-price memory-price output",
+	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning cpu-price memory-price output",
 }
 
 // A FlagGroup is a group of flags in the help, separated by blanks.
@@ -52,7 +52,7 @@ var FlagGroups = []FlagGroup{
 		pod-label-prefix pod-namespace-label pod-name-label use-external-metrics external-metrics-cpu-metric external-metrics-memory-metric
 		memory-saver`},
 	{"How containers are sized", `
-		profile recommenders mode learning parallel nodes limits hpa recommendation-margin-fraction target-cpu-percentile target-memory-percentile
+		profile recommenders mode learning parallel limits hpa recommendation-margin-fraction target-cpu-percentile target-memory-percentile
 		recommendation-lower-bound-cpu-percentile recommendation-lower-bound-memory-percentile recommendation-upper-bound-cpu-percentile
 		recommendation-upper-bound-memory-percentile confidence-interval-cpu confidence-interval-memory cpu-histogram-decay-half-life
 		memory-histogram-decay-half-life memory-aggregation-interval memory-aggregation-interval-count oom-bump-up-ratio oom-min-bump-up-bytes

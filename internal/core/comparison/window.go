@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package comparison has the algorithms that only a backtest uses, to compare others with. Their model state is not stored.
+// Package comparison has the algorithm that only a backtest uses, to compare others with. Its model state is not stored.
 package comparison
 
 import (
@@ -13,76 +13,56 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// margin is what all algorithms add to usage, as a fraction of it.
-const margin = 0.15
-
 // WindowMax recommends the maximum of the last days and a margin: Autopilot's S_max (3.2.2). KRR sizes memory like this,
 // Kruize both resources. It is the simple rule that other algorithms are compared with.
 //
 //	target = max over the window × (1 + margin)
 type WindowMax struct{}
 
-// windowDays are the days of WindowMax, and of LoadPercentile for memory.
-const windowDays = 7
+// The parameters of WindowMax.
+const (
+	windowHours = 7 * 24
+	margin      = 0.15 // a fraction of usage
+)
 
 type window struct {
 	usage.Unstored
 	cpu, memory hourly.Peaks
 }
 
-func newWindow(days int) window {
-	return window{cpu: hourly.NewPeaks(24 * days), memory: hourly.NewPeaks(24 * days)}
+// Extend creates the model state of a container (usage.Store.Extend).
+func (WindowMax) Extend() usage.Extension {
+	return &window{cpu: hourly.NewPeaks(windowHours), memory: hourly.NewPeaks(windowHours)}
 }
 
-// Extend creates the model state of a container (usage.Store.Extend).
-func (WindowMax) Extend() usage.Extension { return new(newWindow(windowDays)) }
-
-// Amount returns the maximum of the window with the margin.
+// Amount returns the maximum of the window with the margin, 0 if there are no samples.
 func (WindowMax) Amount(state usage.Extension, r cluster.Resource, now time.Time, to *derivation.Recorder) int64 {
 	m, ok := state.(*window)
 	if !ok {
 		return 0
 	}
-	return amount(highest(m.Peaks(r), windowDays, int(now.Unix()/3600), to), r, to)
-}
-
-// highest begins with the maximum of a number of days, 0 if there are no samples.
-func highest(p *hourly.Peaks, days, hour int, to *derivation.Recorder) float64 {
-	hours := 24 * days
-	peak := p.Last(hours, hour)
+	peaks, end := m.Peaks(r), int(now.Unix()/3600)+1
+	peak := peaks.Last(windowHours, end-1)
 	if peak == 0 {
 		return 0
 	}
 	v := to.Value(derivation.StepWindowMax, peak.Amount())
 	if to != nil {
 		e := to.Evidence()
-		e.Days = float64(days)
-		e.HourOf(p, peak, hour+1-hours, hour+1)
+		e.Days = windowHours / 24
+		e.HourOf(peaks, peak, end-windowHours, end)
 		if e.From.IsZero() {
-			e.HourOf(p, peak, p.Newest()+1-hours, p.Newest()+1)
+			e.HourOf(peaks, peak, peaks.Newest()+1-windowHours, peaks.Newest()+1)
 		}
 	}
-	return v
-}
-
-// amount adds the margin to an amount in cores or bytes, and rounds it up; 0 stays.
-func amount(v float64, r cluster.Resource, to *derivation.Recorder) int64 {
-	if v == 0 {
-		return 0
-	}
-	v = withMargin(v, to)
-	if r == cluster.CPU {
-		v = to.ToMillicores(v, 1000)
-	}
-	return to.Ceil(v)
-}
-
-func withMargin(v float64, to *derivation.Recorder) float64 {
 	v = to.Multiply(derivation.StepSafetyMargin, v, 1+margin)
 	if to != nil {
 		to.Evidence().Margin = margin
 	}
-	return v
+	if r == cluster.CPU {
+		v = to.ToMillicores(v, 1000)
+	}
+	return to.Ceil(v)
 }
 
 // Peaks returns the hourly peaks of a resource.

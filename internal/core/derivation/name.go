@@ -53,8 +53,6 @@ const (
 	StepModel        StepName = "model"           // the bound of the cheapest model; HalfLife of the model
 	StepModelMargin  StepName = "model-margin"    // Margin of the model
 	StepWindowMax    StepName = "window-max"      // the maximum of the last Days days; From, Until: its hour
-	StepSeason       StepName = "season"          // the maximum around the same hours of earlier periods of Days days
-	StepHourBefore   StepName = "hour-before"     // the percentile of the hour before
 )
 
 // Evidence is what a step is based on. The StepName determines which fields are set; the others are zero.

@@ -71,36 +71,7 @@ func (w *Weights) age(hour int32, halfLife float64) {
 // Newest returns the hour of the newest sample, 0 if there is none.
 func (w *Weights) Newest() int { return int(w.hour) }
 
-// LoadPercentile returns the bound that a share of the load (core-seconds), not of the time, does not exceed: Autopilot's S_pj,
-// equation 3 of the paper. It is not lowered by the time in which a container is idle.
-func (w *Weights) LoadPercentile(share float64) float64 {
-	start := weightFirst
-	for range w.first {
-		start *= weightRatio
-	}
-	total := 0.0
-	bound := start
-	for _, weight := range w.weight {
-		total += float64(float64(weight) * bound)
-		bound *= weightRatio
-	}
-	sum := 0.0
-	last := 0.0
-	bound = start
-	for _, weight := range w.weight {
-		if load := float64(weight) * bound; load > 0 {
-			last = bound
-			sum += float64(load)
-			if sum >= share*total*(1-1e-12) {
-				break
-			}
-		}
-		bound *= weightRatio
-	}
-	return last
-}
-
-// Quantile returns the amount that a share of the samples does not exceed, 0 if there are none. Unlike LoadPercentile, it assumes that the
+// Quantile returns the amount that a share of the samples does not exceed, 0 if there are none. It assumes that the
 // samples of a bucket are spread evenly over the bucket, so that it is not always rounded up.
 func (w *Weights) Quantile(share float64) float64 {
 	rest := share * w.Total()

@@ -254,8 +254,6 @@ var stepTexts = map[derivation.StepName]stepText{
 	derivation.StepModel:        texts("bound of the model that cost least", "half-life {half-life}"),
 	derivation.StepModelMargin:  texts("margin of that model: {margin}", ""),
 	derivation.StepWindowMax:    texts("highest of {n days}", "{hour}"),
-	derivation.StepSeason:       texts("highest around this hour before", "usage repeats after {n days}"),
-	derivation.StepHourBefore:   texts("the same an hour before", ""),
 }
 
 // second is the text of a step from the highest peak towards the second highest.

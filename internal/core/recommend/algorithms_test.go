@@ -100,24 +100,6 @@ func TestWindowMax_exampleOfTheDocs_isCorrect(t *testing.T) {
 	example(t, "1150 MiB for a week, then 345 MiB")
 }
 
-func TestLoadPercentile_exampleOfTheDocs_isCorrect(t *testing.T) {
-	var w hourly.Weights
-	for i := range 1000 {
-		v := 0.1
-		if i%10 == 0 {
-			v = 1
-		}
-		w.Observe(1000, v, 12)
-	}
-	if got := w.Quantile(0.9); got > 0.12 {
-		t.Errorf("p90 of time is %.2f cores, want 0.1", got)
-	}
-	if got := w.LoadPercentile(0.9); got < 1 || got > 1.12 {
-		t.Errorf("p90 of load is %.2f cores, want 1", got)
-	}
-	example(t, fmt.Sprintf("The p90 of time is %.1f cores", w.Quantile(0.9)), fmt.Sprintf("the p90 of load is %.0f core", w.LoadPercentile(0.9)))
-}
-
 func TestEnsemble_changedUsage_isFollowedUpAndDown(t *testing.T) {
 	b := newBench(builtin(t, "autopilot"))
 	b.use(10*day, always(0.5, 800*mib))
@@ -209,22 +191,6 @@ func b2f(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func TestTimeOfDay_nightlyPeak_isProvidedForAtNight(t *testing.T) {
-	b := newBench(builtin(t, "time-of-day"))
-	nightly := func(at time.Time) (float64, float64) {
-		return 0.1 + 0.9*b2f(at.Hour() == 3), 200*mib + 800*mib*b2f(at.Hour() == 3)
-	}
-	b.use(14*day, nightly)
-	seen := map[int]float64{}
-	for range 24 * 12 {
-		b.use(5*time.Minute, nightly)
-		seen[b.now.Hour()] = max(seen[b.now.Hour()], b.memory())
-	}
-	if seen[3] < 1000 || seen[15] > 300 {
-		t.Errorf("the request is %.0f MiB at 3 o'clock, %.0f MiB at 15", seen[3], seen[15])
-	}
 }
 
 func TestLeak_steadyGrowth_isDistinguishedFromOtherGrowth(t *testing.T) {

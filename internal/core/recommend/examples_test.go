@@ -136,24 +136,3 @@ func TestAdaptive_cpuLevelExampleOfTheDocs_isCorrect(t *testing.T) {
 	}
 	example(t, fmt.Sprintf("= %.2f cores", r.level(4, nil)), fmt.Sprintf("one of 0.1 cores: %.2f cores", r.level(0.1, nil)))
 }
-
-func TestTimeOfDay_exampleOfTheDocs_isCorrect(t *testing.T) {
-	b := newBench(builtin(t, "time-of-day"))
-	nightly := func(at time.Time) (float64, float64) { return 0.1, 200*mib + 800*mib*b2f(at.Hour() == 3) }
-	b.use(15*day, nightly)
-	told := map[float64]int{}
-	for range 24 {
-		b.use(time.Hour, nightly)
-		want, h := 230.0, b.now.Add(-time.Minute).Hour()
-		if h < 9 {
-			want = 1150
-		}
-		b.now = b.now.Add(-time.Minute)
-		if got := b.memory(); math.Abs(got-want) > 2 {
-			t.Errorf("at %d o'clock the request is %.0f MiB, want %.0f", h, got, want)
-		}
-		told[want]++
-		b.now = b.now.Add(time.Minute)
-	}
-	example(t, fmt.Sprintf("1150 MiB from 0 to %d o'clock", told[1150]), "230 MiB in the day")
-}

@@ -60,8 +60,6 @@ func Builtin(name string) (Profile, bool) { return named(Builtins(), name) }
 // Comparisons returns the comparison profiles. Only a backtest uses them.
 func Comparisons() []Profile {
 	return []Profile{
-		extended("time-of-day", "1.15 × the maximum around the same hour of previous days or weeks, if usage repeats", comparison.TimeOfDay{}),
-		extended("autopilot-window", "Autopilot's moving windows: CPU p95 of load, memory maximum of 7 days", comparison.LoadPercentile{}),
 		extended("window-max", "1.15 × the maximum of 7 days, as in many other tools", comparison.WindowMax{}),
 	}
 }

@@ -49,7 +49,6 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	if c.Judged() && c.Prices.Given() {
 		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
 	}
-	d.Sections = append(d.Sections, nodesSections(c, o.Nodes)...)
 	if s := workloadSection(c, o.Workloads); len(s.Parts) > 0 {
 		d.Sections = append(d.Sections, s)
 	}

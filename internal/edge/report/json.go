@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
@@ -40,20 +39,19 @@ type jsonWorkload struct {
 }
 
 type jsonReport struct {
-	Source    string           `json:"trace"`
-	From      time.Time        `json:"from"`
-	To        time.Time        `json:"to"`
-	Learning  int              `json:"learning_days"`
-	Currency  string           `json:"currency,omitempty"` // of money_per_month
-	Judged    bool             `json:"judged"`             // false: no container has samples after the learning days
-	Budget    float64          `json:"oom_budget"`         // share of days above the memory request that the winner may have
-	Chosen    bool             `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
-	Shortfall float64          `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
-	Best      string           `json:"best,omitempty"`
-	Tied      []string         `json:"tied,omitempty"`
-	Total     []jsonOutcome    `json:"recommenders"`
-	Workloads []jsonWorkload   `json:"workloads"`
-	Nodes     []packing.Report `json:"nodes,omitempty"`
+	Source    string         `json:"trace"`
+	From      time.Time      `json:"from"`
+	To        time.Time      `json:"to"`
+	Learning  int            `json:"learning_days"`
+	Currency  string         `json:"currency,omitempty"` // of money_per_month
+	Judged    bool           `json:"judged"`             // false: no container has samples after the learning days
+	Budget    float64        `json:"oom_budget"`         // share of days above the memory request that the winner may have
+	Chosen    bool           `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
+	Shortfall float64        `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
+	Best      string         `json:"best,omitempty"`
+	Tied      []string       `json:"tied,omitempty"`
+	Total     []jsonOutcome  `json:"recommenders"`
+	Workloads []jsonWorkload `json:"workloads"`
 }
 
 // jsonOutcomes converts one outcome per recommender. A resource that was not measured is left out.
@@ -76,10 +74,10 @@ func jsonOutcomes(c *replay.Comparison, outcomes []replay.Outcome) []jsonOutcome
 }
 
 // WriteJSON writes the report as one JSON object.
-func WriteJSON(w io.Writer, c *replay.Comparison, o Options) error {
+func WriteJSON(w io.Writer, c *replay.Comparison) error {
 	report := jsonReport{
 		Source: c.Source, From: c.From, To: c.To, Learning: c.Learning, Currency: c.Prices.Currency,
-		Judged: c.Judged(), Nodes: o.Nodes,
+		Judged: c.Judged(),
 		Budget: c.Tolerance.DaysAbove, Chosen: c.BudgetChosen, Shortfall: c.Tolerance.Shortfall,
 		Total: jsonOutcomes(c, c.Total), Workloads: make([]jsonWorkload, len(c.Workloads)),
 	}
@@ -127,7 +125,7 @@ func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 }
 
 // WriteCSV writes one row per workload, recommender and resource. The rows with empty names are over all workloads.
-func WriteCSV(w io.Writer, c *replay.Comparison, _ Options) error {
+func WriteCSV(w io.Writer, c *replay.Comparison) error {
 	out := csv.NewWriter(w)
 	header := []string{"namespace", "kind", "name", "recommender", "resource", "container_days"}
 	for _, f := range figures {

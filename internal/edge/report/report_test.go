@@ -136,8 +136,8 @@ var formats = map[string]func(io.Writer, *replay.Comparison, Options) error{
 		return WriteTable(w, c, o)
 	},
 	"page.html":    WriteHTML,
-	"report.json":  WriteJSON,
-	"report.csv":   WriteCSV,
+	"report.json":  func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteJSON(w, c) },
+	"report.csv":   func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteCSV(w, c) },
 	"timeline.csv": func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteTimeline(w, c) },
 }
 

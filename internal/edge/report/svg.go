@@ -23,26 +23,16 @@ func colour(i int) string { return fmt.Sprintf("d%d", i%9) }
 // frontier draws waste (x) against risk (y), with one dot per recommender.
 func frontier(c *replay.Comparison, res cluster.Resource) template.HTML {
 	points := make([]chart.Point, len(c.Total))
-	for i, outcome := range c.Total {
-		s := summary(outcome, res)
-		points[i] = chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
-		if res == cluster.CPU {
-			points[i] = chart.Point{X: s.Footprint, Y: s.Above}
-		}
-	}
-	title := "waste against risk, " + res.String()
-	if res == cluster.CPU {
-		return frontierOf(c, points, title, "requested CPU, cores", "samples above the request per day")
-	}
-	return frontierOf(c, points, title, "mean relative slack of memory", "days above the request, %")
-}
-
-// frontierOf draws one dot per recommender.
-func frontierOf(c *replay.Comparison, points []chart.Point, title, xTitle, yTitle string) template.HTML {
 	minX := math.Inf(1)
 	maxX := math.Inf(-1)
 	maxY := 0.0
-	for _, p := range points {
+	for i, outcome := range c.Total {
+		s := summary(outcome, res)
+		p := chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
+		if res == cluster.CPU {
+			p = chart.Point{X: s.Footprint, Y: s.Above}
+		}
+		points[i] = p
 		minX = min(minX, p.X)
 		maxX = max(maxX, p.X)
 		maxY = max(maxY, p.Y)
@@ -50,14 +40,18 @@ func frontierOf(c *replay.Comparison, points []chart.Point, title, xTitle, yTitl
 	// The differences between recommenders matter, so the x axis starts near the smallest value and not at 0.
 	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
 	f := chart.Frame{Left: 60, Top: 12, Width: 420, Height: 250, X0: minX - room, X1: maxX + room, Y0: -0.1 * maxY, Y1: maxY*1.15 + 1e-9}
-	if minX >= 0 {
+	xTitle := "mean relative slack of memory"
+	yTitle := "days above the request, %"
+	if res == cluster.CPU {
 		f.X0 = max(f.X0, 0)
+		xTitle = "requested CPU, cores"
+		yTitle = "samples above the request per day"
 	}
 	longest := 0
 	for _, recommender := range c.Recommenders {
 		longest = max(longest, len(recommender.Name))
 	}
-	image := chart.New(f.Left+f.Width+20+letterWidth*float64(longest), 310, "", title, f)
+	image := chart.New(f.Left+f.Width+20+letterWidth*float64(longest), 310, "", "waste against risk, "+res.String(), f)
 	image.Grid(chart.Ticks(f.X0, f.X1, 6), chart.Ticks(0, f.Y1, 4), chart.Number, chart.Number)
 	image.Text(f.Left+f.Width/2, f.Top+f.Height+38, "middle", xTitle)
 	image.Put(`<text transform="translate(14 %.1f) rotate(-90)" class="middle">%s</text>`, f.Top+f.Height/2, yTitle)

@@ -18,7 +18,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
@@ -30,7 +29,6 @@ type Options struct {
 	Workloads  int  // how many workloads the table and the HTML page show at most; negative: all
 	Width      int  // columns of the terminal, for the table; 0: unlimited
 	AllColumns bool // tables are as wide as they need, whatever Width is
-	Nodes      []packing.Report
 }
 
 // titleWidth is the width at which column titles are wrapped. No word of them is longer.
@@ -73,7 +71,6 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 		p.line("")
 		p.workloads(c, o.Workloads)
 	}
-	p.nodes(c, o.Nodes)
 	if p.dropped {
 		p.line("")
 		p.line("Some columns do not fit this terminal. --output wide shows all of them.")
