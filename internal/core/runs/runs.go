@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runs keeps what a container that runs to its end used in each of its last runs. A run is one pod of a Job or CronJob. It is stored with
-// the checkpoint of the container, in at most 900 bytes.
+// Package runs keeps what a container that runs to its end used in each of its last runs: one of a Job or CronJob, or an init container. A run is
+// one pod. It is stored with the checkpoint of the container, in at most 900 bytes.
 package runs
 
 import (
@@ -41,7 +41,16 @@ func (r *Run) Used(res cluster.Resource) int64 { return cluster.Pick(res, r.CPU,
 func (r *Run) Length() time.Duration { return time.Duration(r.Last-r.Started) * time.Second }
 
 // A Log has the last runs, in any order. Nil is an empty log.
-type Log struct{ runs []Run }
+type Log struct {
+	runs []Run
+	init bool
+}
+
+// OfInit returns an empty log of an ordinary init container.
+func OfInit() *Log { return &Log{init: true} }
+
+// IsInit reports whether the container is an ordinary init container.
+func (l *Log) IsInit() bool { return l != nil && l.init }
 
 // All returns the runs. The slice belongs to the log.
 func (l *Log) All() []Run {
@@ -125,7 +134,7 @@ func (l *Log) Merge(o *Log) *Log {
 	if len(o.All()) == 0 {
 		return l
 	}
-	out := &Log{runs: slices.Clone(l.All())}
+	out := &Log{runs: slices.Clone(l.All()), init: l.IsInit() || l == nil && o.init}
 	for _, r := range o.runs {
 		i := slices.IndexFunc(out.runs, func(known Run) bool { return known.Pod == r.Pod })
 		if i < 0 {
@@ -174,7 +183,7 @@ func (l *Log) Encode() []byte {
 	if len(l.All()) == 0 {
 		return nil
 	}
-	sorted := &Log{runs: slices.Clone(l.runs)}
+	sorted := &Log{runs: slices.Clone(l.runs), init: l.init}
 	sorted.sort()
 	c := codec.NewEncoder(nil)
 	sorted.code(c)
@@ -196,7 +205,12 @@ func Decode(data []byte) (*Log, error) {
 }
 
 func (l *Log) code(c *codec.Coder) {
-	c.Version(1, 1, 1)
+	// Version 1 is of a Job or CronJob, as before init containers had runs.
+	version := byte(1)
+	if l.init {
+		version = 2
+	}
+	l.init = c.Version(version, 1, 2) == 2
 	codec.Length(c, "number of runs", &l.runs, Most)
 	for i := range l.runs {
 		r := &l.runs[i]
