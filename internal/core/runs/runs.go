@@ -67,13 +67,13 @@ func (l *Log) All() []Run {
 func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	oldest, measured := -1, 0
 	for i := range l.runs {
-		if l.runs[i].isOver(at) && l.runs[i].isMeasured() {
+		if l.runs[i].IsOver(at) && l.runs[i].isMeasured() {
 			measured++
 		}
 		switch r := &l.runs[i]; {
 		case r.Pod == pod:
 			return r
-		case !r.isOver(at) || over && r.isMeasured():
+		case !r.IsOver(at) || over && r.isMeasured():
 		case oldest < 0 || r.isMeasured() != l.runs[oldest].isMeasured() && !r.isMeasured() ||
 			r.isMeasured() == l.runs[oldest].isMeasured() && r.Started < l.runs[oldest].Started:
 			oldest = i
@@ -110,14 +110,15 @@ func (r *Run) Bound(started, ended int64) {
 
 func (r *Run) isMeasured() bool { return r.CPU > 0 || r.Memory > 0 }
 
-func (r *Run) isOver(now int64) bool { return r.Ended || now-r.Last > silent }
+// IsOver reports whether the run has ended by a time in Unix seconds. Its end may not have been observed.
+func (r *Run) IsOver(now int64) bool { return r.Ended || now-r.Last > silent }
 
 // Percentile returns the highest usage that a share of the runs which have ended did not exceed, and the number of these runs in which the resource
 // was measured. It is 0 if there are none.
 func (l *Log) Percentile(res cluster.Resource, share float64, now time.Time) (used int64, n int) {
 	var all []int64
 	for _, r := range l.All() {
-		if v := r.Used(res); v > 0 && r.isOver(now.Unix()) {
+		if v := r.Used(res); v > 0 && r.IsOver(now.Unix()) {
 			all = append(all, v)
 		}
 	}
