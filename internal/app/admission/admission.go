@@ -185,7 +185,7 @@ func (c *Config) handlerOptions(profiles profileNames) webhook.Options {
 			CPUStartupBoost: c.Gates.On(process.CPUStartupBoost),
 			PerVPAConfig:    c.Gates.On(process.PerVPAConfig),
 		},
-		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly,
+		MaxCPUBoost: c.MaxCPUBoost.MilliValue(), DryRun: c.ReadOnly, InitContainers: c.SizeSidecars,
 	}
 	if !c.NoProfiles {
 		out.Profiles = knownProfiles{profiles}

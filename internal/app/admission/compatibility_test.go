@@ -52,6 +52,14 @@ func TestCompatibility_sidecarHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t
 	})
 }
 
+// The regular container requests 500m, which bounds what an init container gets.
+func TestCompatibility_initContainerHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
+	pod := strings.NewReplacer("NAME", "", `"containers":`, `"initContainers":[{"name":"migrate","resources":{"requests":{"cpu":"30m"}}}],"containers":`).Replace(javaPod)
+	rowtest.Both(t, "init containers", rowtest.Outcomes{Podfit: "500m", Upstream: ""}, func(t *testing.T, args ...string) string {
+		return strings.Join(patchedCPU(t, "migrate", pod, args...), " ")
+	})
+}
+
 // patchedCPU returns the CPU requests that the webhook sets on a new pod of a VPA that recommends 8 cores for a container.
 func patchedCPU(t *testing.T, container, pod string, args ...string) (got []string) {
 	t.Helper()

@@ -71,7 +71,7 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"Comma-separated list of namespaces whose VPAs are not served. Excludes --vpa-object-namespace.")
 	fs.StringVar(&c.HPA, "hpa", c.HPA, "What to do with requests by which a HorizontalPodAutoscaler scales the same workload: "+
 		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
-	fs.BoolVar(&c.SizeSidecars, "size-sidecars", c.SizeSidecars, "If true, native sidecars (init containers with restartPolicy Always) are measured and sized like other containers. "+
+	fs.BoolVar(&c.SizeSidecars, "size-sidecars", c.SizeSidecars, "If true, native sidecars (init containers with restartPolicy Always) are measured and sized like other containers, and other init containers by run. "+
 		"All components need the same value.")
 	fs.BoolVar(&c.OwnConditions, "own-conditions", c.OwnConditions, "If true, report findings on VPAs as conditions that upstream does not have. If false, remove them. All components need the same value.")
 	c.NodeFit.Flags(fs)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -217,7 +218,17 @@ func (a *advice) recommend() []cluster.Advice {
 		by := &grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}
 		capped = r.groups.Share(by, r.groups.Apply(by, capped))
 	}
-	return a.withLearntBoosts(capped)
+	return a.withInitContainers(rounding, a.withLearntBoosts(capped))
+}
+
+// withInitContainers adds the recommendations of ordinary init containers, which do not take part in what bounds the pod as a whole.
+func (a *advice) withInitContainers(rounding *cluster.Autoscaler, all []cluster.Advice) []cluster.Advice {
+	r := a.by
+	params := r.workloads.Profile(a.choice, a.to.Target).Params
+	init, _ := recommend.InitContainers(params, r.usageStore.All(a.to.Target), a.to, a.now)
+	all = append(all, policy.Cap(rounding, init, r.config.MaxAllowed(), cluster.NodeShare{})...)
+	slices.SortFunc(all, func(x, y cluster.Advice) int { return strings.Compare(x.Container, y.Container) })
+	return all
 }
 
 // sayTarget reports whether the target of the autoscaler can be governed.

@@ -4,6 +4,7 @@
 package recommender
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // A sidecar gets a recommendation like a regular container, and half of the minimum size of the pod. With --size-sidecars=false it gets neither,
-// as with upstream. An init container never does.
+// as with upstream. An ordinary init container that has not ended does not, and has no share of the minimum.
 func TestRecommender_sidecarsAndInitContainers_onlySidecarsThatAreSizedCount(t *testing.T) {
 	for role, want := range map[cluster.ContainerRole]struct {
 		app   cluster.Resources
@@ -75,4 +76,41 @@ func TestRecommender_vpaCannotBeRead_keepsItsRecommendation(t *testing.T) {
 			t.Errorf("after the correction the recommendation is %+v, before %+v", after, before)
 		}
 	})
+}
+
+// The minimum size of the pod is that of its only regular container.
+func TestRecommender_initContainersOfThreePodsHaveEnded_areSizedByRun(t *testing.T) {
+	for flag, want := range map[string]int{"--size-by-run=true": 2, "--size-by-run=false": 1, "--size-sidecars=false": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.config = given(t, flag)
+			w := b.deployment("web", 3, "app", "setup")
+			start := time.Now()
+			for _, p := range b.pods {
+				p.Containers[1].Role = cluster.Init
+			}
+			b.use["app"], b.use["setup"] = cluster.Amounts(1, 1<<20), cluster.Amounts(900, 900<<20)
+			b.autoscale("web", w)
+			b.run(3 * time.Minute)
+			delete(b.use, "setup")
+			for i, p := range b.pods {
+				p = new(*p)
+				p.Containers = slices.Clone(p.Containers)
+				p.Containers[1].Exit = &cluster.Exit{Started: start, Finished: time.Now(), Now: true}
+				b.pods[i] = p
+			}
+			b.run(2 * time.Minute)
+			if got := b.advice("web", "app").Target; got != cluster.Amounts(25, 250<<20) {
+				t.Errorf("%s: target %v of the regular container, want the whole minimum", flag, got)
+			}
+			if n := len(b.autoscalers[0].Advice); n != want {
+				t.Fatalf("%s: %d recommendations, want %d", flag, n, want)
+			}
+			if want == 2 {
+				if got := b.advice("web", "setup").Target; got != cluster.Amounts(1035, 900<<20*115/100) {
+					t.Errorf("%s: target %v of the init container, want the highest usage and the margin", flag, got)
+				}
+			}
+		})
+	}
 }

@@ -64,10 +64,19 @@ func (s *SizingConfig) params() recommend.Params {
 	return p
 }
 
+// usage returns the configuration of a usage store without init containers.
 func (s *SizingConfig) usage() usage.Config {
 	c := s.Usage
 	c.OOMMinBump = int64(s.OOMMinBump)
+	c.InitRuns = false
 	return c
+}
+
+// usage returns the configuration of the usage store.
+func (c *Config) usage() usage.Config {
+	out := c.Sizing.usage()
+	out.InitRuns = out.Runs && c.SizeSidecars
+	return out
 }
 
 // Defaults returns upstream's defaults.

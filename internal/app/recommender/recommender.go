@@ -226,7 +226,7 @@ func (r *recommender) end(ctx context.Context) {
 }
 
 func newRecommender(c Config, d dependencies) *recommender {
-	store := usage.NewStore(c.Sizing.usage())
+	store := usage.NewStore(c.usage())
 	inGroups := grouping.New(c.Sizing.usage(), c.Sizing.RoleHistory, c.Interval)
 	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
 	r := &recommender{

@@ -51,7 +51,7 @@ func (s *Settings) Catalog() *sizing.Catalog {
 }
 
 // Store returns a store as this recommender has it, without usage.
-func (s *Settings) Store() *usage.Store { return usage.NewStore(s.config.Sizing.usage()) }
+func (s *Settings) Store() *usage.Store { return usage.NewStore(s.config.usage()) }
 
 // MaxAllowed returns the maximum for containers whose autoscaler sets none.
 func (s *Settings) MaxAllowed() cluster.Resources { return s.config.MaxAllowed() }

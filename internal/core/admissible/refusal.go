@@ -218,9 +218,10 @@ const (
 	RaisedOutOfBand      // a JVM could read the request as all cores of the node
 	LoweredOutOfBand     // the same, and a bound does not allow more
 	RaisedToHeap         // the options of a JVM set a larger heap
+	LoweredToContainers  // an init container costs nothing within the sum of the other containers
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last seven, which upstream does
+// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last eight, which upstream does
 // not have.
 var noteTexts = [...]string{
 	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
@@ -238,6 +239,7 @@ var noteTexts = [...]string{
 	RaisedOutOfBand:      " raised above a range that a JVM misreads",
 	LoweredOutOfBand:     " lowered below a range that a JVM misreads",
 	RaisedToHeap:         " raised to the heap of the JVM",
+	LoweredToContainers:  " capped to the sum of the other containers",
 }
 
 // String returns the text of the note in the annotation vpaUpdates.

@@ -164,7 +164,7 @@ func sizesOf(buffer []size, limits Limits, pod *cluster.Pod, fits []Fitted, res 
 		sized.own = defaulted(written, limits.Range, res)
 		sized.pair = written
 		for j := range fits {
-			if f := &fits[j]; container.IsSized() && f.Container == container.Name {
+			if f := &fits[j]; f.Container == container.Name {
 				sized.fit = f
 				sized.setBy(f, res)
 				amounts.limitsKept = amounts.limitsKept || f.LimitsKept
@@ -320,8 +320,8 @@ type Limits struct {
 // Fitted is the size that one container of a pod should have.
 type Fitted struct {
 	Container string
-	Index     int // its index in spec.containers, or in spec.initContainers for a sidecar
-	Sidecar   bool
+	Index     int              // its index in spec.containers, or in spec.initContainers for a sidecar or init container
+	Sidecar   bool             // it is in spec.initContainers
 	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
 	Requests  cluster.Resources
 	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept
@@ -365,7 +365,7 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 		r := c.Requests
 		l := c.Limits
 		for j := range fits {
-			if c.IsSized() && fits[j].Container == c.Name {
+			if fits[j].Container == c.Name {
 				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
 			}
 		}

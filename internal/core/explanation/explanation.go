@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/runs"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -194,6 +195,7 @@ type Explanation struct {
 	Situations []Situation
 	Now        []string
 	History    []string // how much usage of each container is known: "app 45 s of 8 d"
+	Runs       []Run    // that are stored, by container, the newest first
 	Changes    []Change // of the recommendation, the newest first
 	Next       []Step
 	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
@@ -202,6 +204,12 @@ type Explanation struct {
 	Why        []rationale.Why
 	WhatIf     []rationale.Counterfactual
 	Gaps
+}
+
+// A Run is a run of a container of a Job or CronJob, or of an init container.
+type Run struct {
+	runs.Run
+	Container string
 }
 
 // A Change is a change of the recommendation for a container.
@@ -237,6 +245,7 @@ func Explain(in *Input) *Explanation {
 	out.Situations = situations(in)
 	out.Now = now(in)
 	out.History = history(in)
+	out.Runs = storedRuns(in)
 	out.Changes = changes(in)
 	out.Next = next(in)
 	if in.Switched != nil {

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/runs"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
 )
@@ -81,6 +82,22 @@ func runsOf(h *usage.ContainerHistory) string {
 		text += fmt.Sprintf(", %d not measured", unmeasured)
 	}
 	return text + ")"
+}
+
+// storedRuns returns the runs that are stored, at most runs.Most of each container.
+func storedRuns(in *Input) []Run {
+	if in.Sizing == nil || in.Lack != "" {
+		return nil
+	}
+	var out []Run
+	for _, h := range in.Sizing.Histories {
+		if !in.shows(h.Container()) {
+			continue
+		}
+		newest := slices.SortedFunc(slices.Values(h.Runs().All()), func(a, b runs.Run) int { return cmp.Compare(b.Started, a.Started) })
+		out = append(out, cluster.Each(newest, func(r *runs.Run) Run { return Run{*r, h.Container()} })...)
+	}
+	return out
 }
 
 // changes returns the last changes of the recommendation, the newest first.

@@ -522,3 +522,16 @@ func TestOf_podsHaveTheSizeOfTheirRole_workloadHasNoRisk(t *testing.T) {
 		t.Errorf("a follower with the size of a leader: %d sized, freed %v", row.Sized, row.Freed)
 	}
 }
+
+// The status of a VPA may have sizes of ordinary init containers, which are not among the containers that are shown: they do not run with the others.
+func TestOf_initContainerHasRecommendation_isNoContainerOfTheRow(t *testing.T) {
+	web := deployment("shop", "web")
+	a := autoscaler(web, cluster.Amounts(500, 600*mi))
+	a.Advice = append(a.Advice, a.Advice[0])
+	a.Advice[1].Container = "migrate"
+	p := pod(web, "a", cluster.Amounts(500, 600*mi))
+	p.Containers = append(p.Containers, cluster.Container{Name: "migrate", Role: cluster.Init, Requests: cluster.Amounts(10, 10*mi)})
+	if row := Of(worldOf([]*cluster.Pod{p}, a)).Rows[0]; len(row.Containers) != 1 || row.Containers[0].Container != "app" || row.Sized != 1 {
+		t.Errorf("%d containers, %d pods sized", len(row.Containers), row.Sized)
+	}
+}

@@ -90,6 +90,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		c := &p.Containers[i]
 		requests, limits := c.Running()
 		if !c.IsSized() {
+			r.Containers = slices.DeleteFunc(r.Containers, func(x *Container) bool { return x.Replicas == 0 && x.Container == c.Name })
 			continue
 		}
 		known := r.container(w, c.Name, a)

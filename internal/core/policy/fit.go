@@ -28,7 +28,7 @@ type (
 )
 
 // Fit returns the sizes that the containers of a pod should have, in the order of the pod. It does not contain containers that are not
-// changed: those without recommendation, those with policy Off, init containers and sidecars. It leaves out the resources by which an HPA
+// changed: those without recommendation, those with policy Off, init containers (FitInit) and fixed sidecars. It leaves out the resources by which an HPA
 // scales the pods, see HorizontalOf.
 //
 // Limits keep their ratio to requests: for a running pod the ratio with which it runs (Container.Running), for a pod that is being

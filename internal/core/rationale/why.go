@@ -104,8 +104,8 @@ type Day struct {
 
 const shownDays = 7
 
-// WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory. Without a VPA or
-// an algorithm there are none.
+// WhyOf returns the explanations of all containers with a recommendation, in the order of the histories, CPU before memory, and ordinary init
+// containers last. Without a VPA or an algorithm there are none.
 func WhyOf(in *Sizing) []Why {
 	if in.Autoscaler == nil || in.Profile.Estimator == nil {
 		return nil
@@ -147,6 +147,14 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 		fits, looked = policy.FitBounds(advised.For(in.Pod), in.Limits, in.Pod)
 		whole, sum = a.Shares(in.Pod)
 		_, limits = policy.WithoutCPULimits(&advised, in.Limits, in.Pod, cluster.Standing{})
+	}
+	init, initRecords := recommend.InitContainers(p.Params, histories, a, in.Now)
+	initCapped, initBounds := policy.CapBounds(a, init, in.Global, cluster.NodeShare{})
+	advice, records, capped, bounds = append(advice, init...), append(records, initRecords...), append(capped, initCapped...), append(bounds, initBounds...)
+	if in.Pod != nil {
+		advised.Advice = capped
+		initFits := policy.FitInit(&advised, in.Limits, in.Pod, fits)
+		fits, looked = append(fits, initFits...), append(looked, make([][]policy.Bound, len(initFits))...)
 	}
 	var out []Why
 	for i := range capped {

@@ -235,10 +235,13 @@ var stepTexts = map[derivation.StepName]stepText{
 		return percent(s.Evidence.Share) + " of the samples are below", note
 	},
 	derivation.StepRuns: func(s *derivation.Step, _ cluster.Resource) (string, string) {
-		if s.Evidence.Samples < 20 {
-			return "highest of " + plural(float64(s.Evidence.Samples), "run"), "the last ones that were measured"
+		if s.Evidence.Samples == 0 {
+			return "by run", "no run has ended yet"
 		}
-		return percent(s.Evidence.Share) + " of the runs used at most this", "the last " + plural(float64(s.Evidence.Samples), "run") + " that were measured"
+		if s.Evidence.Samples < 20 {
+			return "by run, highest of " + plural(float64(s.Evidence.Samples), "run"), "the last ones that were measured"
+		}
+		return "by run, " + percent(s.Evidence.Share) + " of the runs used at most this", "the last " + plural(float64(s.Evidence.Samples), "run") + " that were measured"
 	},
 	derivation.StepSafetyMargin: texts("safety margin of {margin}", ""),
 	derivation.StepConfidence:   texts("{days} days of history", "little history widens the range"),

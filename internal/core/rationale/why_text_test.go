@@ -137,7 +137,7 @@ func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 	hpa := cluster.Horizontal{HPA: &cluster.HorizontalAutoscaler{Key: cluster.Key{Name: "cart"}}, Metric: &cluster.UtilizationTarget{Percent: 70}}
 	size := Amounts{Request: 300 * mib, HasRequest: true, Limit: 600 * mib, HasLimit: true}
 	published := func(label, role string) Published {
-		return Published{0, []cluster.GroupSize{{Role: role, Target: cluster.Amounts(1, 200*mib)}}, label}
+		return Published{Groups: []cluster.GroupSize{{Role: role, Target: cluster.Amounts(1, 200*mib)}}, RoleLabel: label}
 	}
 	for want, w := range map[string]Why{
 		"limit 600Mi; quiet pods get 200Mi":                     {Size: size, Published: published(cluster.UsageLevel, cluster.Quiet)},

@@ -137,7 +137,7 @@ func (p *Params) round(r cluster.Resources, cpu, memory *derivation.Recorder) cl
 }
 
 // Workload returns the recommendations for the containers of a workload, sorted by container, before constraints of the
-// user and the share of a node. Stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
+// user and the share of a node. Ordinary init containers (InitContainers), stale containers and those with mode Off get no recommendation and no share of the floor. Containers without samples of
 // a sized resource are left out.
 func Workload(params Params, est Estimator, book *usage.Store, autoscaler *cluster.Autoscaler, w cluster.Workload, now time.Time) []cluster.Advice {
 	return advise(params, est, book.All(w), autoscaler, now, nil)
@@ -151,21 +151,35 @@ func Explain(params Params, est Estimator, histories []*usage.ContainerHistory, 
 	return advice, records
 }
 
-// advise computes the recommendations. Unless records is nil, it appends the steps of each.
+// InitContainers returns the recommendations for the ordinary init containers of a workload, as Explain. They are sized by run only, and have no
+// lower bound but for memory that an OOM kill showed to be needed (policy.FitInit).
+func InitContainers(params Params, histories []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time) ([]cluster.Advice, []derivation.Record) {
+	return Explain(params, nil, histories, autoscaler, now)
+}
+
+// advise computes the recommendations: without an estimator, those of ordinary init containers, else those of all others. Unless records is nil, it
+// appends the steps of each.
 func advise(params Params, est Estimator, all []*usage.ContainerHistory, autoscaler *cluster.Autoscaler, now time.Time, records *[]derivation.Record) []cluster.Advice {
-	n := 0
+	init := est == nil
+	n, chosen := 0, 0
 	for _, s := range all {
-		if sized(autoscaler, s) {
+		if !sized(autoscaler, s) {
+			continue
+		}
+		if !s.Runs().IsInit() {
 			n++
 		}
+		if s.Runs().IsInit() == init {
+			chosen++
+		}
 	}
-	if n == 0 {
+	if chosen == 0 {
 		return nil
 	}
 	floor := params.Floor(n)
-	advice := make([]cluster.Advice, 0, n)
+	advice := make([]cluster.Advice, 0, chosen)
 	for _, s := range all {
-		if !sized(autoscaler, s) {
+		if !sized(autoscaler, s) || s.Runs().IsInit() != init {
 			continue
 		}
 		var to *derivation.Record
@@ -173,7 +187,11 @@ func advise(params Params, est Estimator, all []*usage.ContainerHistory, autosca
 			to = new(derivation.Record)
 		}
 		controls := autoscaler.Policy(s.Container()).Controls()
-		e := params.finish(params.byRuns(est.Estimate(s, floor, now, to), s, floor, now, to), controls, to)
+		var e cluster.Estimate
+		if !init {
+			e = est.Estimate(s, floor, now, to)
+		}
+		e = params.finish(params.byRuns(e, s, floor, now, to), controls, to)
 		if e.Target.Has.Empty() {
 			continue
 		}

@@ -15,20 +15,33 @@ import (
 // runShare is the share of the runs of a Job or CronJob that a target does not exceed: of 30 runs all but one, of up to 19 all.
 const runShare = 0.95
 
-// killCounts is how long an OOM kill counts in full, and not as one run of many.
+// killCounts is how long an OOM kill of a Job counts in full, and not as one run of many.
 const killCounts = 24 * time.Hour
+
+// killUntil returns until when an OOM kill of a container counts in full. That of an init container counts as long as usage is kept: the pod does
+// not start without the memory.
+func killUntil(s *usage.ContainerHistory, killed time.Time) time.Time {
+	if s.Runs().IsInit() {
+		return killed.Add(s.Length())
+	}
+	return killed.Add(killCounts)
+}
 
 // byRuns replaces the target of a container that runs to its end by the highest usage in its last runs, with the margin:
 //
 //	target = max(floor, P_95 of the maxima of the runs · (1+margin))
 //
-// For memory, what an OOM kill of the last day needed is used if it is more than P_95.
-// The bounds of the estimate stay, as far as they include the target. A resource that was measured in fewer than runs.Least runs that have ended
-// keeps its estimate.
+// For memory, what a recent OOM kill needed is used if it is more than P_95. The bounds of the estimate stay, as far as they include the target. A
+// resource that was measured in fewer than runs.Least runs that have ended keeps its estimate. The memory of an init container is raised after the
+// first OOM kill.
 func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor cluster.Resources, now time.Time, record *derivation.Record) cluster.Estimate {
 	for _, res := range cluster.All {
 		used, n := s.Runs().Percentile(res, runShare, now)
-		if n < runs.Least {
+		killed, needed := s.LastOOM()
+		until := killUntil(s, killed)
+		isKilled := res == cluster.Memory && now.Before(until) // also one of a run that goes on
+		init := s.Runs().IsInit()
+		if n < runs.Least && !(init && isKilled) {
 			continue
 		}
 		to := record.Of(res)
@@ -37,10 +50,10 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		if steps != nil {
 			*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
 		}
-		if killed, needed := s.LastOOM(); res == cluster.Memory && now.Sub(killed) < killCounts { // also one of a run that goes on
+		if isKilled {
 			base = steps.RaiseWhole(derivation.StepRaised, base, needed)
 			if steps != nil {
-				steps.Evidence().Until = killed.Add(killCounts)
+				steps.Evidence().Until = until
 			}
 		}
 		target := steps.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*p.Margin))
@@ -56,7 +69,9 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		if v, ok := e.Upper.Get(res); ok {
 			upper = to.Continue(derivation.Upper).RaiseWhole(derivation.StepTarget, v, target)
 		}
-		e.Lower = e.Lower.Set(res, lower)
+		if !init || isKilled {
+			e.Lower = e.Lower.Set(res, lower)
+		}
 		e.Upper = e.Upper.Set(res, upper)
 	}
 	return e

@@ -98,3 +98,65 @@ func TestByRuns_runThatGoesOnIsKilled_targetIsMoreAtOnce(t *testing.T) {
 		t.Errorf("target %d MiB a day later, want that of 95 %% of the runs", got>>20)
 	}
 }
+
+// initRuns makes the init container "migrate" of pods of a Deployment run for a minute each, with some MiB, beside the container "app".
+func initRuns(mib ...int64) (*usage.Store, cluster.Workload, time.Time) {
+	w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	book := usage.NewStore(usage.DefaultConfig())
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i, m := range mib {
+		p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}, UID: fmt.Sprint(i), Top: w, Phase: cluster.Running,
+			Containers: []cluster.Container{{Name: "app"}, {Name: "migrate", Role: cluster.Init, Requests: cluster.Amounts(10, 400<<20)}}}
+		book.Tick(at)
+		book.Track(p)
+		for _, c := range []string{"app", "migrate"} {
+			book.Observe(usage.Sample{Pod: p.Key, Container: c, At: at, CPU: 0.2, Memory: float64(m << 20), Has: cluster.Both})
+		}
+		at = at.Add(time.Hour)
+	}
+	return book, w, at
+}
+
+func TestInitContainers_threeRuns_targetIsTheHighestAndNotSharedWithOthers(t *testing.T) {
+	a := &cluster.Autoscaler{}
+	for runs, want := range map[int]int{2: 0, 3: 1} {
+		book, w, now := initRuns([]int64{300, 500, 400}[:runs]...)
+		advice, records := InitContainers(DefaultParams(), book.All(w), a, now)
+		if len(advice) != want {
+			t.Fatalf("%d recommendations after %d runs, want %d", len(advice), runs, want)
+		}
+		others := Workload(DefaultParams(), Default(DefaultParams()), book, a, w, now)
+		if len(others) != 1 || others[0].Container != "app" || others[0].Target.CPU < 200 {
+			t.Errorf("recommendations of the other containers: %+v", others)
+		}
+		if want == 0 {
+			continue
+		}
+		if got := advice[0]; got.Container != "migrate" || got.Target.Memory < 574<<20 || got.Target.Memory > 576<<20 || got.Target.CPU != 230 || !got.Lower.Has.Empty() {
+			t.Errorf("recommendation %+v, want 575 MiB and 230m without lower bounds", got)
+		}
+		if steps := records[0].Of(cluster.Memory).Target; steps[0].Evidence.Samples != 3 {
+			t.Errorf("steps %+v, want those of 3 runs", steps)
+		}
+		off := &cluster.Autoscaler{Policies: []cluster.ContainerPolicy{{Container: "migrate", Off: true}}}
+		if got, _ := InitContainers(DefaultParams(), book.All(w), off, now); len(got) != 0 {
+			t.Errorf("recommendation %+v with mode Off", got)
+		}
+	}
+}
+
+// A pod whose init container is OOM-killed never starts, so one kill counts at once, and as long as usage is kept.
+func TestInitContainers_firstRunIsOOMKilled_memoryIsMoreAtOnce(t *testing.T) {
+	book, w, now := initRuns(300)
+	book.Tick(now)
+	book.ObserveOOM(usage.OOM{Pod: cluster.Key{Namespace: "shop", Name: "web-0"}, Container: "migrate", At: now, Memory: 400 << 20})
+	for after, want := range map[time.Duration]int{0: 1, 7 * 24 * time.Hour: 1, 9 * 24 * time.Hour: 0} {
+		advice, _ := InitContainers(DefaultParams(), book.All(w), &cluster.Autoscaler{}, now.Add(after))
+		if len(advice) != want {
+			t.Fatalf("%v after the kill: %d recommendations, want %d", after, len(advice), want)
+		}
+		if want == 1 && (advice[0].Target.Memory < 575<<20 || advice[0].Lower != advice[0].Target || advice[0].Target.Has.Has(cluster.CPU)) {
+			t.Errorf("%v after the kill: %+v, want 500 MiB and the margin, also as the lower bound, and no CPU", after, advice[0].Estimate)
+		}
+	}
+}

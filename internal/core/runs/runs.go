@@ -1,8 +1,8 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runs keeps what a container that runs to its end used in each of its last runs. A run is one pod of a Job or CronJob. It is stored with
-// the checkpoint of the container, in at most 900 bytes.
+// Package runs keeps what a container that runs to its end used in each of its last runs: one of a Job or CronJob, or an init container. A run is
+// one pod. It is stored with the checkpoint of the container, in at most 900 bytes.
 package runs
 
 import (
@@ -41,7 +41,16 @@ func (r *Run) Used(res cluster.Resource) int64 { return cluster.Pick(res, r.CPU,
 func (r *Run) Length() time.Duration { return time.Duration(r.Last-r.Started) * time.Second }
 
 // A Log has the last runs, in any order. Nil is an empty log.
-type Log struct{ runs []Run }
+type Log struct {
+	runs []Run
+	init bool
+}
+
+// OfInit returns an empty log of an ordinary init container.
+func OfInit() *Log { return &Log{init: true} }
+
+// IsInit reports whether the container is an ordinary init container.
+func (l *Log) IsInit() bool { return l != nil && l.init }
 
 // All returns the runs. The slice belongs to the log.
 func (l *Log) All() []Run {
@@ -58,13 +67,13 @@ func (l *Log) All() []Run {
 func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 	oldest, measured := -1, 0
 	for i := range l.runs {
-		if l.runs[i].isOver(at) && l.runs[i].isMeasured() {
+		if l.runs[i].IsOver(at) && l.runs[i].isMeasured() {
 			measured++
 		}
 		switch r := &l.runs[i]; {
 		case r.Pod == pod:
 			return r
-		case !r.isOver(at) || over && r.isMeasured():
+		case !r.IsOver(at) || over && r.isMeasured():
 		case oldest < 0 || r.isMeasured() != l.runs[oldest].isMeasured() && !r.isMeasured() ||
 			r.isMeasured() == l.runs[oldest].isMeasured() && r.Started < l.runs[oldest].Started:
 			oldest = i
@@ -101,14 +110,15 @@ func (r *Run) Bound(started, ended int64) {
 
 func (r *Run) isMeasured() bool { return r.CPU > 0 || r.Memory > 0 }
 
-func (r *Run) isOver(now int64) bool { return r.Ended || now-r.Last > silent }
+// IsOver reports whether the run has ended by a time in Unix seconds. Its end may not have been observed.
+func (r *Run) IsOver(now int64) bool { return r.Ended || now-r.Last > silent }
 
 // Percentile returns the highest usage that a share of the runs which have ended did not exceed, and the number of these runs in which the resource
 // was measured. It is 0 if there are none.
 func (l *Log) Percentile(res cluster.Resource, share float64, now time.Time) (used int64, n int) {
 	var all []int64
 	for _, r := range l.All() {
-		if v := r.Used(res); v > 0 && r.isOver(now.Unix()) {
+		if v := r.Used(res); v > 0 && r.IsOver(now.Unix()) {
 			all = append(all, v)
 		}
 	}
@@ -125,7 +135,7 @@ func (l *Log) Merge(o *Log) *Log {
 	if len(o.All()) == 0 {
 		return l
 	}
-	out := &Log{runs: slices.Clone(l.All())}
+	out := &Log{runs: slices.Clone(l.All()), init: l.IsInit() || l == nil && o.init}
 	for _, r := range o.runs {
 		i := slices.IndexFunc(out.runs, func(known Run) bool { return known.Pod == r.Pod })
 		if i < 0 {
@@ -174,7 +184,7 @@ func (l *Log) Encode() []byte {
 	if len(l.All()) == 0 {
 		return nil
 	}
-	sorted := &Log{runs: slices.Clone(l.runs)}
+	sorted := &Log{runs: slices.Clone(l.runs), init: l.init}
 	sorted.sort()
 	c := codec.NewEncoder(nil)
 	sorted.code(c)
@@ -196,7 +206,12 @@ func Decode(data []byte) (*Log, error) {
 }
 
 func (l *Log) code(c *codec.Coder) {
-	c.Version(1, 1, 1)
+	// Version 1 is of a Job or CronJob, as before init containers had runs.
+	version := byte(1)
+	if l.init {
+		version = 2
+	}
+	l.init = c.Version(version, 1, 2) == 2
 	codec.Length(c, "number of runs", &l.runs, Most)
 	for i := range l.runs {
 		r := &l.runs[i]

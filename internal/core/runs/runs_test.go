@@ -220,3 +220,18 @@ func FuzzDecode(f *testing.F) {
 		_, _ = l.Present(later).Percentile(cluster.CPU, 0.95, later)
 	})
 }
+
+// Stored runs of init containers are told from those of Jobs, also before the first pod is seen after a restart.
+func TestEncode_logOfAnInitContainer_isReadAsOne(t *testing.T) {
+	for _, init := range []bool{false, true} {
+		l := logOf(5, 9, 7)
+		l.init = init
+		read, err := Decode(l.Encode())
+		if err != nil || read.IsInit() != init || len(read.All()) != 3 {
+			t.Errorf("init %t: read %+v, error %v", init, read, err)
+		}
+		if merged := (*Log)(nil).Merge(read); merged.IsInit() != init {
+			t.Errorf("init %t: merged into nothing, it is %t", init, merged.IsInit())
+		}
+	}
+}

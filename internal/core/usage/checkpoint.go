@@ -172,7 +172,10 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	if series.changes == nil {
 		series.changes = checkpoint.Changes.Until(stamp(b.now))
 	}
-	if stored, err := runs.Decode(checkpoint.Runs); err == nil && series.load.runs { // invalid ones count as none
+	if stored, err := runs.Decode(checkpoint.Runs); err == nil && (series.load.runs || stored.IsInit() && b.cfg.InitRuns) { // invalid ones count as none
+		if series.instances == nil {
+			series.setInit(stored.IsInit())
+		}
 		series.runs = series.runs.Merge(stored.Present(stamp(b.now)))
 	}
 	series.loaded = true

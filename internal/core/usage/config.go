@@ -20,6 +20,7 @@ type Config struct {
 	OOMMinBump     int64         // --oom-min-bump-up-bytes
 
 	Runs     bool          // --size-by-run: the last runs of the containers of Jobs and CronJobs are kept
+	InitRuns bool          // the last runs of ordinary init containers are kept; without it, init containers are not measured
 	MaxAhead time.Duration // samples further in the future (Tick) are rejected
 }
 
@@ -33,6 +34,7 @@ func DefaultConfig() Config {
 		OOMBumpRatio:   1.2,
 		OOMMinBump:     100 << 20,
 		Runs:           true,
+		InitRuns:       true,
 		MaxAhead:       10 * time.Minute,
 	}
 }

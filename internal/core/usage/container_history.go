@@ -45,7 +45,7 @@ type record struct {
 	starts  *startup.Starts  // the last starts; nil for none, and without Store.LearnStarts
 	changes *changelog.Log   // of the recommendation
 	former  cluster.Workload // whose history was added (Store.Continue); not stored
-	runs    *runs.Log        // the last runs; nil for a workload whose pods do not run to their end
+	runs    *runs.Log        // the last runs; nil for a container that does not run to its end
 }
 
 // Container returns the container's name.
@@ -95,7 +95,7 @@ func (s *ContainerHistory) SetChanges(l *changelog.Log) {
 // Starts returns the last starts of the container, nil if there are none (Store.LearnStarts).
 func (s *ContainerHistory) Starts() *startup.Starts { return s.starts }
 
-// Runs returns the last runs of the container, nil if its workload is no Job or CronJob (Config.Runs).
+// Runs returns the last runs of the container, nil if it is no init container, and its workload no Job or CronJob (Config.Runs, Config.InitRuns).
 func (s *ContainerHistory) Runs() *runs.Log { return s.runs }
 
 // With returns a copy for reading that has another extension. It is valid until the next call to the Store.

@@ -104,13 +104,13 @@ func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 	p.Containers[2].Exit = &cluster.Exit{Finished: noon, Code: 1}
 	p.Containers[3].Exit, p.Containers[3].Role = exit, cluster.Init
 	b.Track(p)
-	if got := b.ObserveExits(p); got != 2 {
-		t.Errorf("%d were news, want 2", got)
+	if got := b.ObserveExits(p); got != 3 {
+		t.Errorf("%d were news, want 3", got)
 	}
 	if got := b.ObserveExits(p); got != 0 {
 		t.Errorf("%d were news when told again", got)
 	}
-	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib} {
+	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib, "migrate": 100 * mib} {
 		if _, got := b.Series(cart, container).LastOOM(); got/mib != want/mib {
 			t.Errorf("%s needs %d MiB, want %d", container, got/mib, want/mib)
 		}

@@ -13,10 +13,30 @@ func hasRuns(w cluster.Workload) bool {
 	return w.Group == "batch" && (w.Kind == "Job" || w.Kind == "CronJob")
 }
 
+// isMeasured reports whether the samples of a container of a pod are kept: of ordinary init containers only if they are sized by run.
+func (b *Store) isMeasured(c *cluster.Container) bool {
+	return c.IsSized() || c.Role == cluster.Init && b.cfg.InitRuns
+}
+
+// setInit records whether the container is an ordinary init container in its newest pod. An init container has no model state: an algorithm sizes
+// what runs as long as its pod.
+func (s *ContainerHistory) setInit(init bool) {
+	switch {
+	case init == s.runs.IsInit():
+	case init:
+		s.runs, s.extension = runs.OfInit(), nil
+	default:
+		s.runs = nil
+		if s.load.extend != nil {
+			s.extension = s.load.extend()
+		}
+	}
+}
+
 // run returns the run of a container in the pod with a name, to be updated; nil if it is not kept. at is its start or the present, in Unix
 // seconds. over is true if it has ended.
 func (wl *workload) run(s *ContainerHistory, pod string, at int64, over bool) *runs.Run {
-	if !wl.runs {
+	if !wl.runs && !s.runs.IsInit() {
 		return nil
 	}
 	if s.runs == nil {
@@ -47,7 +67,7 @@ func (wl *workload) noteRun(s *ContainerHistory, p *cluster.Pod, c *cluster.Cont
 	if c.Exit != nil && c.Exit.Now {
 		started, ended = c.Exit.Started.Unix(), c.Exit.Finished.Unix()
 	}
-	if !wl.runs || started <= 0 || now <= 0 {
+	if started <= 0 || now <= 0 {
 		return
 	}
 	started, ended = min(started, now), min(ended, now)

@@ -114,3 +114,68 @@ func TestRuns_clockIsSetBack_areNotInTheFuture(t *testing.T) {
 		}
 	}
 }
+
+// started makes the init container "migrate" of a new pod run for a minute, with samples in the middle of it. Then the pod goes on without it.
+func (b *Store) started(name string, at time.Time, bytes float64, killed bool) *cluster.Pod {
+	p := podOf(cart, name, "app", "migrate")
+	p.Started = at
+	p.Containers[1].Role = cluster.Init
+	p.Containers[1].Delay = p.DelayOf(at.Unix())
+	b.Tick(at)
+	b.Track(p)
+	b.Tick(at.Add(30 * time.Second))
+	b.Observe(sample(p, "migrate", at.Add(30*time.Second), 0.2, bytes))
+	p = new(*p)
+	p.Containers = []cluster.Container{p.Containers[0], p.Containers[1]}
+	p.Containers[1].Exit = &cluster.Exit{Started: at, Finished: at.Add(time.Minute), Now: true, OOM: killed, Kills: 1}
+	b.Tick(at.Add(time.Minute))
+	b.Track(p)
+	b.ObserveExits(p)
+	return p
+}
+
+func TestRuns_initContainersOfADeployment_areRunsAlsoAfterARestart(t *testing.T) {
+	b := newBook()
+	b.Configure(cart, nil)
+	b.Extend(cart, func() Extension { return new(lastRan) })
+	for i := range 3 {
+		b.started(fmt.Sprint("cart-", i), noon.Add(time.Duration(i)*time.Hour), float64(i+1)*100*mib, i == 2)
+	}
+	check := func(b *Store, when string) {
+		t.Helper()
+		s := b.Series(cart, "migrate")
+		all := s.Runs().All()
+		if !s.Runs().IsInit() || s.Extension() != nil || len(all) != 3 || all[1].Length() != time.Minute || all[1].CPU != 200 || all[1].Memory != 200*mib || !all[1].Ended {
+			t.Errorf("%s: init %t, runs %+v", when, s.Runs().IsInit(), all)
+		}
+		if len(all) == 3 && all[2].Memory < 350*mib {
+			t.Errorf("%s: memory %d MiB of the run that was OOM-killed, want more than it requested", when, all[2].Memory/mib)
+		}
+	}
+	check(b, "observed")
+	if b.Series(cart, "app").Runs() != nil || len(b.Containers(cart)) != 1 {
+		t.Errorf("runs %v of a regular container; containers %v", b.Series(cart, "app").Runs(), b.Containers(cart))
+	}
+	c, _ := b.Checkpoint(cart, "migrate", noon.Add(4*time.Hour))
+	restored := newBook()
+	restored.Tick(noon.Add(4 * time.Hour))
+	if err := restored.Restore(cart, "migrate", c); err != nil {
+		t.Fatal(err)
+	}
+	check(restored, "restored")
+	p := podOf(cart, "cart-9", "app", "migrate") // now a regular container
+	restored.Track(p)
+	if got := restored.Series(cart, "migrate").Runs(); got != nil {
+		t.Errorf("runs %+v of a container that is no init container any more", got)
+	}
+}
+
+func TestRuns_initContainersAreNotMeasured_samplesAreRejected(t *testing.T) {
+	config := DefaultConfig()
+	config.InitRuns = false
+	b := NewStore(config)
+	b.started("cart-0", noon, 100*mib, true)
+	if s := b.Series(cart, "migrate"); s != nil || b.Rejected(UnknownContainer) != 1 {
+		t.Errorf("history %+v, %d samples of an unknown container", s, b.Rejected(UnknownContainer))
+	}
+}

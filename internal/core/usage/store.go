@@ -137,7 +137,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 		tracked = b.enter(observed, uid)
 		b.pods[observed.Key] = tracked
 	}
-	tracked.note(observed, seconds(b.now))
+	b.note(tracked, observed)
 	tracked.setLive(observed.Live())
 	return true
 }
@@ -275,7 +275,7 @@ func (b *Store) Extend(w cluster.Workload, extension func() Extension) {
 	for _, s := range wl.series {
 		if extension == nil {
 			s.extension = nil
-		} else if s.extension == nil {
+		} else if s.extension == nil && !s.runs.IsInit() {
 			_ = s.extend(extension) // if stored state cannot be decoded, the extension starts empty
 		}
 	}
@@ -300,12 +300,12 @@ func (b *Store) All(w cluster.Workload) []*ContainerHistory {
 	return nil
 }
 
-// Containers returns the names of the containers of a workload's live pods, sorted. If there is no live pod, it returns those of
-// the last live pods.
+// Containers returns the names of the containers of a workload's live pods, sorted, without ordinary init containers. If there is no live pod, it
+// returns those of the last live pods.
 func (b *Store) Containers(w cluster.Workload) []string {
 	var names []string
 	for _, s := range b.All(w) {
-		if !s.stale {
+		if !s.stale && !s.runs.IsInit() {
 			names = append(names, s.container)
 		}
 	}
@@ -385,7 +385,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
-		if !p.Containers[c].IsSized() {
+		if !b.isMeasured(&p.Containers[c]) {
 			continue
 		}
 		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
@@ -401,7 +401,7 @@ func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
-		if observed.Containers[i].IsSized() {
+		if b.isMeasured(&observed.Containers[i]) {
 			n++
 		}
 	}
@@ -410,11 +410,12 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	tracked.uid = uid
 	tracked.workload.pods++
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; c.IsSized() {
+		if c := &observed.Containers[i]; b.isMeasured(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
 			in.starting = tracked.workload.starting(observed, c, b.now)
 			s := b.series(tracked.workload, c.Name)
+			s.setInit(c.Role == cluster.Init)
 			s.link(in)
 			s.resume(in)
 			b.steps++
@@ -423,12 +424,12 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	return tracked
 }
 
-// note records requests, limits and starts of the containers of a tracked pod. now is in Unix seconds.
-func (t *pod) note(p *cluster.Pod, now int64) {
+// note records requests, limits and starts of the containers of a tracked pod.
+func (b *Store) note(t *pod, p *cluster.Pod) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !c.IsSized() {
+		if !b.isMeasured(c) {
 			continue
 		}
 		requests, limits := c.Running()
@@ -439,7 +440,7 @@ func (t *pod) note(p *cluster.Pod, now int64) {
 			Started:     p.StartOf(c),
 		}
 		t.instances[next].noteStart(p, c)
-		t.workload.noteRun(t.instances[next].series, p, c, now)
+		t.workload.noteRun(t.instances[next].series, p, c, seconds(b.now))
 		next++
 	}
 }

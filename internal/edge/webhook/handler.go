@@ -52,6 +52,8 @@ type Options struct {
 	MaxCPUBoost int64 // maximum CPU of a startup boost in millicores; 0 means no maximum
 	DryRun      bool  // admit all objects unchanged, and log what would have been done
 
+	InitContainers bool // size ordinary init containers
+
 	// Profiles are the profiles that recommender names are compared with. Nil disables the check.
 	Profiles profiles
 

@@ -77,12 +77,16 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 		ops.add("/metadata/annotations", emptyObject)
 	}
 	for i := range projected.Containers {
-		switch c := &projected.Containers[i]; c.Role {
+		c := &projected.Containers[i]
+		if projected.Container(c.Name) != c { // the API server rejects two containers of one name
+			continue
+		}
+		switch c.Role {
 		case cluster.Regular:
 			ops.size(&s, "/spec/containers/"+strconv.Itoa(int(c.Index)), &p.Spec.Containers[c.Index])
-		case cluster.Sidecar:
+		case cluster.Init, cluster.Sidecar:
 			ops.size(&s, "/spec/initContainers/"+strconv.Itoa(int(c.Index)), &p.Spec.InitContainers[c.Index])
-		case cluster.Init, cluster.FixedSidecar:
+		case cluster.FixedSidecar:
 		}
 	}
 	ops.podLevel(p, s.fits)
@@ -150,7 +154,7 @@ func (h *Handler) sized(a *cluster.Autoscaler, limits policy.Limits, p *cluster.
 }
 
 // fitted returns the size of a new pod. If the API server would reject the pod with its new size but not with its own resources, the pod
-// gets no startup boost, and if that is not sufficient, it keeps its own resources.
+// gets no startup boost, and if that is not sufficient, it keeps its own resources. Init containers keep theirs if only their sizes are refused.
 func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster.Pod, standing cluster.Standing) newSize {
 	refusal := func(fits []policy.Fitted) admissible.Refusal {
 		r := admissible.Refused(limits, p, fits)
@@ -161,9 +165,20 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 		return admissible.QuotaRefusal(limits, p, standing, fits)
 	}
 	var s newSize
+	var init []policy.Fitted
 	if a.Mode.Applies() {
 		s.fits = policy.Fit(a, limits, p)
 		s.variables = policy.CPUCounts(a, limits, p, s.fits)
+		if h.options.InitContainers {
+			init = policy.FitInit(a, limits, p, s.fits)
+		}
+	}
+	withInit := func(fits []policy.Fitted) []policy.Fitted {
+		all := slices.Concat(fits, init)
+		if len(init) == 0 || refusal(all).Refused() {
+			return fits
+		}
+		return all
 	}
 	if h.options.Gates.CPUStartupBoost && a.BoostsNewPods() {
 		boosted := policy.AdmissibleBoost(a, limits, p, s.fits, h.options.MaxCPUBoost)
@@ -173,7 +188,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 			s.boostRefused = refusal(boosted.Fits)
 		}
 		if !s.boostRefused.Refused() {
-			s.fits = boosted.Fits
+			s.fits = withInit(boosted.Fits)
 			s.originals = boosted.Originals
 			return s
 		}
@@ -182,6 +197,8 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 	if s.refused.Refused() {
 		s.fits = nil
 		s.variables = policy.CPUCounts(a, limits, p, nil)
+	} else {
+		s.fits = withInit(s.fits)
 	}
 	return s
 }

@@ -39,7 +39,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, func(a *explanation.Advice) page.Section {
+	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Runs", List: runLines(e, maxRuns)}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, func(a *explanation.Advice) page.Section {
 		return page.Section{Text: []string{a.Text}, Command: a.Command}
 	})}}
 	for i := range e.Why {

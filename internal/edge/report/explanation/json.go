@@ -27,6 +27,7 @@ type jsonExplanation struct {
 	Situations []explanation.Situation `json:"situations"`
 	Now        []string                `json:"now"`
 	History    []string                `json:"history,omitempty"`
+	Runs       []jsonRun               `json:"runs,omitempty"`    // by container, the newest first
 	Changes    []jsonChange            `json:"changes,omitempty"` // of the recommendation, the newest first
 	Next       []jsonStep              `json:"next"`
 	IfOn       *jsonIfOn               `json:"nextIfSwitchedOn,omitempty"`
@@ -41,6 +42,16 @@ type jsonExplanation struct {
 type jsonIfOn struct {
 	UpdateMode string     `json:"updateMode"`
 	Next       []jsonStep `json:"next"`
+}
+
+// A jsonRun has the highest usage of a run, in millicores and bytes; none that was not measured.
+type jsonRun struct {
+	Container string    `json:"container"`
+	Started   time.Time `json:"started"`
+	Seconds   int64     `json:"seconds"`
+	Over      bool      `json:"over"`
+	CPU       int64     `json:"cpu,omitempty"`
+	Memory    int64     `json:"memory,omitempty"`
 }
 
 type jsonChange struct {
@@ -115,7 +126,9 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
-		Now: listed(e.Now), History: e.History, Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
+		Now: listed(e.Now), History: e.History, Runs: cluster.Each(e.Runs, func(r *explanation.Run) jsonRun {
+			return jsonRun{r.Container, time.Unix(r.Started, 0).UTC(), int64(r.Length().Seconds()), r.IsOver(e.At.Unix()), r.CPU, r.Memory}
+		}), Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	if len(e.IfOn) > 0 {

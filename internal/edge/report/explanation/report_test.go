@@ -27,6 +27,7 @@ import (
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/runs"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -323,5 +324,40 @@ func TestCommand_longCommand_isContinuedOnlyBetweenArguments(t *testing.T) {
 	got := written(t, "txt", cart())
 	if !strings.Contains(got, "-p \\\n            '{\"spec\":{\"updatePolicy\":{\"updateMode\":\"Off\"}}}'\n") {
 		t.Errorf("the command is not continued before its last argument:\n%s", got)
+	}
+}
+
+// The last runs of each container are shown, all with -o wide and in JSON. What was not measured is said to be that.
+func TestWriteText_runs_areShownWithDurationAndUsage(t *testing.T) {
+	e := &explanation.Explanation{At: night, Subject: "shop/CronJob/report"}
+	for i := range 7 {
+		at := night.Add(-time.Duration(i+1) * time.Hour).Unix()
+		e.Runs = append(e.Runs, explanation.Run{Container: "app", Run: runs.Run{Started: at, Last: at + 240, Ended: true, CPU: int64(101 + i), Memory: 300 << 20}})
+	}
+	e.Runs[1].CPU, e.Runs[1].Memory, e.Runs[1].Last = 0, 0, e.Runs[1].Started+8
+	e.Runs = append(e.Runs, explanation.Run{Container: "migrate", Run: runs.Run{Started: night.Unix() - 60, Last: night.Unix(), Memory: 64 << 20}})
+	for all, want := range map[bool][]string{
+		false: {"RUNS    22 Nov 02:12: app for 4 min: 101m CPU, 300Mi memory\n", "22 Nov 01:12: app for 8 s: not measured\n", "migrate for 60 s so far: 64Mi memory\n"},
+		true:  {"107m CPU"},
+	} {
+		var out bytes.Buffer
+		if err := WriteText(&out, e, Usual, all); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("all notes: %t: %q is not in\n%s", all, part, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "106m") != all {
+			t.Errorf("all notes: %t: the sixth run is in the text: %t", all, !all)
+		}
+	}
+	var out bytes.Buffer
+	if err := WriteJSON(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"seconds": 240,`; strings.Count(out.String(), want) != 6 || strings.Count(out.String(), `"over": true`) != 7 {
+		t.Errorf("JSON has not the seven runs that have ended:\n%s", out.String())
 	}
 }

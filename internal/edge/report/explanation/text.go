@@ -37,6 +37,7 @@ const (
 	maxNames = 30 // width of the first column of WHAT IF
 
 	maxChanges = 5 // of the recommendation
+	maxRuns    = 5 // of each container
 )
 
 // WriteText writes an explanation for a terminal with a number of columns, with one line of what is not known, or with all notes. Longer
@@ -72,11 +73,43 @@ func (t *text) history(e *explanation.Explanation, all bool) {
 	if len(e.History) > 0 {
 		t.section("HISTORY", []string{strings.Join(e.History, ", ")})
 	}
+	most := maxRuns
+	if all {
+		most = len(e.Runs)
+	}
+	t.section("RUNS", runLines(e, most))
 	lines := changeLines(e)
 	if more := len(lines) - maxChanges; more > 0 && !all {
 		lines = append(lines[:maxChanges:maxChanges], fmt.Sprintf("%d earlier ones (-o wide)", more))
 	}
 	t.section("CHANGES", lines)
+}
+
+// runLines returns the last runs of each container, one on each line, at most a number of each.
+func runLines(e *explanation.Explanation, most int) []string {
+	var out []string
+	shown := map[string]int{}
+	for i := range e.Runs {
+		r := &e.Runs[i]
+		if shown[r.Container]++; shown[r.Container] > most {
+			continue
+		}
+		var used []string
+		for _, res := range cluster.All {
+			if v := r.Used(res); v > 0 {
+				used = append(used, wording.Amount(res, v)+" "+wording.Name(res))
+			}
+		}
+		if len(used) == 0 {
+			used = []string{"not measured"}
+		}
+		length := wording.Elapsed(r.Length(), "d")
+		if !r.IsOver(e.At.Unix()) {
+			length += " so far"
+		}
+		out = append(out, fmt.Sprintf("%s: %s for %s: %s", time.Unix(r.Started, 0).In(e.At.Location()).Format("2 Jan 15:04"), r.Container, length, strings.Join(used, ", ")))
+	}
+	return out
 }
 
 // changeLines returns the changes of the recommendation, one on each line.
