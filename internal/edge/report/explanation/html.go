@@ -39,9 +39,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, func(a *explanation.Advice) page.Section {
-		return page.Section{Text: []string{a.Text}, Command: a.Command}
-	})}}
+	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, adviceOf)}, {Title: "Heap", Parts: cluster.Each(heapParts(e), adviceOf)}}
 	for i := range e.Why {
 		w := &e.Why[i]
 		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}}
@@ -57,6 +55,10 @@ func Sections(e *explanation.Explanation) []page.Section {
 	}
 	sections = append(sections, page.Section{Title: "The limits in words", List: cluster.Each(e.Situations, func(s *explanation.Situation) string { return s.Text })})
 	return slices.DeleteFunc(sections, func(s page.Section) bool { return s.Table == nil && len(s.List)+len(s.Parts) == 0 })
+}
+
+func adviceOf(a *explanation.Advice) page.Section {
+	return page.Section{Text: []string{a.Text}, Command: a.Command}
 }
 
 // partOf returns a step with its gates.

@@ -51,7 +51,8 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	t.section("NOW", e.Now)
 	t.history(e, allNotes)
 	t.steps(e)
-	t.advice(e.You)
+	t.advice("YOU", e.You)
+	t.advice("HEAP", heapParts(e))
 	t.why(e)
 	t.whatIf(e)
 	if len(e.Situations) > 0 {
@@ -429,11 +430,10 @@ func names(pods []string) string {
 }
 
 // advice writes what can be done. Commands have a line of their own, so that they can be copied.
-func (t *text) advice(all []explanation.Advice) {
+func (t *text) advice(title string, all []explanation.Advice) {
 	if len(all) == 0 {
 		return
 	}
-	title := "YOU"
 	for i := range all {
 		t.paragraph(title, strings.Fields(plain(all[i].Text)), " ")
 		title = ""
@@ -442,6 +442,18 @@ func (t *text) advice(all []explanation.Advice) {
 		}
 	}
 	t.line("")
+}
+
+// heapParts returns what is known about the heaps of JVMs, with the options to copy.
+func heapParts(e *explanation.Explanation) []explanation.Advice {
+	var out []explanation.Advice
+	for i := range e.Heaps {
+		for _, text := range e.Heaps[i].Texts() {
+			out = append(out, explanation.Advice{Text: text})
+		}
+		out[len(out)-1].Command = e.Heaps[i].Option
+	}
+	return out
 }
 
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
