@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -717,6 +719,31 @@ func TestExplain_podAndVPA_areExplainedAsTheirWorkload(t *testing.T) {
 	}
 	if vpa := s.text("vpa/cart"); !strings.Contains(vpa, "shop/VPA/cart · ×3") || !strings.Contains(vpa, "cart-7d9f-2") {
 		t.Errorf("VPA:\n%s", vpa)
+	}
+}
+
+func TestExplain_prometheusHasHeapMetrics_saysWhichHeapWouldSuffice(t *testing.T) {
+	s := newShop(t, 3)
+	for i := range 3 {
+		s.pod(i, `{"spec":{"containers":[{"name":"app","image":"eclipse-temurin:21","resources":{"requests":{"cpu":"400m","memory":"1Gi"},"limits":{"memory":"1Gi"}}}]}}`)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var parts []string
+		for name, v := range map[string]int{"hours": 160, "collected": 100 << 20, "collections": 3, "lowest": 140 << 20, "ceiling": 768 << 20, "beside": 150 << 20, "gc": 0} {
+			parts = append(parts, fmt.Sprintf(`{"metric":{"podfit_part":%q},"value":[1,"%d"]}`, name, v))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(parts, ","))
+	}))
+	defer server.Close()
+	for option, want := range map[string]string{
+		"--prometheus=" + server.URL: "HEAP The heap of app has 100Mi after a collection, and a ceiling of 768Mi.",
+		"-o=text":                    "HEAP The need of the JVM in app is not known: no Prometheus was read.",
+	} {
+		got := strings.Join(strings.Fields(s.text("deploy/cart", option)), " ")
+		if advised := strings.Contains(got, " -XX:MaxRAMPercentage=59.3 "); !strings.Contains(got, want) || advised != strings.Contains(option, "prometheus") {
+			t.Errorf("%s: no %q, advised: %t, in\n%s", option, want, advised, got)
+		}
 	}
 }
 

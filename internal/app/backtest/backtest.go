@@ -58,7 +58,6 @@ type Config struct {
 	given map[string]bool // names of the flags on the command line
 }
 
-// defaultCurrency is the currency of the default prices.
 const defaultCurrency = "USD"
 
 // Defaults returns the defaults. The prices are on-demand prices of a general-purpose machine at a large cloud provider;

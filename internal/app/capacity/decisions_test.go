@@ -17,11 +17,11 @@ func TestMatchers_clusterLabel_isQuoted(t *testing.T) {
 	for label, want := range map[string]string{"": "", "cluster=prod": `cluster="prod"`, `c=a"b`: `c="a\"b"`} {
 		var c Config
 		c.ClusterLabel = label
-		if got := strings.Join(c.matchers(), ","); got != want {
+		if got := strings.Join(c.Matchers(), ","); got != want {
 			t.Errorf("--cluster-label=%s: got %s, want %s", label, got, want)
 		}
 	}
-	if got := (&Config{}).matchers(); got != nil {
+	if got := (&Config{}).Matchers(); got != nil {
 		t.Errorf("got %q without --cluster-label, want none", got)
 	}
 }

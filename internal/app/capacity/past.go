@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -43,7 +41,7 @@ func (c *Config) readPast(
 	for before := today; before > oldest; before -= queryDays {
 		first := max(before-queryDays, oldest)
 		hours, err := client.Requests(ctx, prom.RequestsQuery{
-			From: first.Time(), To: before.Time().Add(-time.Second), Allocatable: s.world.Allocatable, Matchers: c.matchers(),
+			From: first.Time(), To: before.Time().Add(-time.Second), Allocatable: s.world.Allocatable, Matchers: c.Matchers(),
 		})
 		switch {
 		case err != nil && (before == today || ctx.Err() != nil):
@@ -62,14 +60,6 @@ func (c *Config) readPast(
 		}
 	}
 	return nil
-}
-
-func (c *Config) matchers() []string {
-	name, value, ok := strings.Cut(c.ClusterLabel, "=")
-	if !ok {
-		return nil
-	}
-	return []string{name + "=" + strconv.Quote(value)}
 }
 
 // locate returns the Prometheus to read: from the flag, the environment variable, or the only one among the Services of the cluster.

@@ -27,7 +27,7 @@ var Essential = map[string]string{
 	// What is reviewed, from which usage, by which profile, and the form of the result.
 	"recommend": "context namespace selector source prometheus history profile prices output top fail-on",
 	// The object, the time and the what-ifs. Flags of the jobs are read from the cluster.
-	"explain": "context namespace container at if output",
+	"explain": "context namespace container at if prometheus output",
 	// The history, the pools, and the form of the result.
 	"capacity": "context prometheus pool lead-time output fail-on",
 	// The usage, the recommenders, and how they are compared.

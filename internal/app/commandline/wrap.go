@@ -61,7 +61,6 @@ func Reflow(text string, width int) string {
 	return strings.Join(blocks, "\n")
 }
 
-// continues reports whether a line is the continuation of an entry with a description.
 func continues(entry, line string) bool {
 	indent := indentOf(entry)
 	return indent > 0 && indentOf(line) > indent && gap.MatchString(entry[indent:])

@@ -79,6 +79,8 @@ type Config struct {
 	known     bool            // the flags of the jobs are known, so their Deployments need not be read
 	assumed   map[string]bool // jobs whose flags are not known
 
+	prometheus *process.PrometheusConfig // nil: heaps are not read
+
 	onlyNamespace bool     // read nothing outside of the namespace of the object, and no nodes
 	excluded      []string // names and patterns of other namespaces whose pods are not named
 }
@@ -108,15 +110,15 @@ func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
 	for _, k := range rationale.IfKeys() {
 		fmt.Fprintf(&keys, "  %s\n      %s\n", k.Form, k.Meaning)
 	}
-	c := Config{Kube: process.Reader("explain"), Output: "text", jobs: jobs, judge: judge}
+	c := Config{Kube: process.Reader("explain"), Output: "text", jobs: jobs, judge: judge, prometheus: new(process.PrometheusConfig)}
 	cmd := &cobra.Command{
 		Use:   "explain [KIND/NAME | MESSAGE]",
 		Short: "Explain what has happened to a workload, what happens next and what can be done",
 		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next pass of the updater does with each pod
 and why, and what you can do, as commands to copy. Without an object, it lists the workloads that need attention.
 
-It reads the cluster once, with rights to get and list only, and changes nothing. It needs no Prometheus. Parts of the
-cluster that you may not read are named in the output.
+It reads the cluster once, with rights to get and list only, and changes nothing. Only the heaps of Java virtual machines
+need a Prometheus (--prometheus). Parts of the cluster that you may not read are named in the output.
 The next pass is planned by the same code as in the updater. The flags of the running updater and recommender are read from
 their Deployments; flags of this command take precedence.
 
@@ -168,6 +170,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.At, "at", c.At, "Explain this time instead of now: RFC 3339, a time of today (local time) such as 02:58, or a difference such as -20m or +2h. "+
 		"In the past, only what events and the records of the updater contain. In the future, the pass at that time if nothing else changes.")
 	process.ReaderFlags(fs, &c.Kube)
+	c.prometheus.Flags(fs, "Java virtual machines")
 	c.jobs.Updater.Flags(fs)
 	c.jobs.Recommender.Flags(fs)
 }
@@ -179,10 +182,9 @@ func (c *Config) Validate() error {
 	if _, err := parseAt(c.At, time.Now()); err != nil {
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, c.jobs.Updater.Validate(), c.jobs.Recommender.Validate())...)
+	return errors.Join(append(errs, c.prometheus.Validate(), c.jobs.Updater.Validate(), c.jobs.Recommender.Validate())...)
 }
 
-// run explains the object of a reference at the time now.
 func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Writer) error {
 	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
@@ -263,6 +265,7 @@ func (c *Config) explain(
 	c.noteSizing(in)
 	c.readLease(ctx, now, in, clients)
 	c.inspect(ctx, in, world, clients, found.Namespace)
+	c.readHeaps(ctx, now, in)
 	return explanation.Explain(in), nil
 }
 
@@ -327,7 +330,6 @@ func lack(u *watcher.Unread) string {
 	return text + "."
 }
 
-// checkContainer returns an error if no pod has the container of --container.
 func (c *Config) checkContainer(found *explanation.Subject) error {
 	if c.Container == "" || len(found.Pods) == 0 {
 		return nil

@@ -171,7 +171,6 @@ func killsOf(pods []*cluster.Pod) map[string]int64 {
 	return out
 }
 
-// conditions are the values of --if.
 type conditions []rationale.If
 
 // Set implements pflag.Value.

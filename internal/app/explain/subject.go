@@ -272,7 +272,6 @@ func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.S
 	}, s)
 }
 
-// command returns a workload for kubectl.
 func command(w cluster.Workload) string {
 	if w.IsZero() {
 		return ""
@@ -286,7 +285,6 @@ func command(w cluster.Workload) string {
 	return strings.TrimRight(strings.ToLower(w.Kind)+"."+w.Group, ".") + "/" + w.Name
 }
 
-// toExplain returns the command that explains a workload.
 func toExplain(w cluster.Workload) string {
 	return "podfit explain " + wording.ShellWord(command(w)) + " -n " + wording.ShellWord(w.Namespace)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/common/model"
@@ -54,6 +55,15 @@ func (c *PrometheusConfig) Validate() error {
 	name, _, ok := strings.Cut(c.ClusterLabel, "=")
 	errs.AddIf(c.ClusterLabel != "" && (!ok || !model.LegacyValidation.IsValidLabelName(name)), "--cluster-label must be a label and a value such as cluster=prod, got %q", c.ClusterLabel)
 	return errors.Join(errs...)
+}
+
+// Matchers returns the additional matchers of series.
+func (c *PrometheusConfig) Matchers() []string {
+	name, value, ok := strings.Cut(c.ClusterLabel, "=")
+	if !ok {
+		return nil
+	}
+	return []string{name + "=" + strconv.Quote(value)}
 }
 
 // IsURL reports whether s is an HTTP or HTTPS URL with a host.

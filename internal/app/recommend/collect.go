@@ -174,7 +174,6 @@ func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
 	}
 }
 
-// mark records that an hour has samples.
 func (e *collected) mark(hour int64) {
 	if len(e.hours) == 0 {
 		e.base = hour

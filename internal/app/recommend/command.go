@@ -373,7 +373,6 @@ func (j *job) report(s *scene, subjects []review.Subject) error {
 	return j.verdict(r)
 }
 
-// review returns the report and how it is shown.
 func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, report.Options) {
 	c := &j.config
 	config := s.Config

@@ -72,7 +72,6 @@ func (s *SizingConfig) usage() usage.Config {
 	return c
 }
 
-// usage returns the configuration of the usage store.
 func (c *Config) usage() usage.Config {
 	out := c.Sizing.usage()
 	out.InitRuns = out.Runs && c.SizeSidecars

@@ -190,7 +190,6 @@ func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resour
 	}
 }
 
-// firstAdvice records the time from the creation of a VPA to its first recommendation.
 func (m *Metrics) firstAdvice(created, now time.Time) {
 	m.latency.Observe(now.Sub(created).Seconds())
 }

@@ -292,7 +292,6 @@ func (e *execution) diagnose(ctx context.Context) {
 	})
 }
 
-// record reports the outcome of a decision to the pass.
 func (e *execution) record(outcome func() []decision.Decision) []decision.Decision {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -352,7 +352,6 @@ func (r *reporter) forget(notices map[string]notice, exists map[string]bool, gov
 	maps.DeleteFunc(r.held, func(key cluster.Key, _ map[decision.ReasonCode]bool) bool { return !governs(key) })
 }
 
-// logger returns a logger with the attributes of a decision.
 func (r *reporter) logger(d *decision.Decision) *slog.Logger {
 	return r.log.With(slog.String("action", d.Do.String()), slog.String("pod", d.Pod.Key.String()), slog.String("vpa", d.Autoscaler.Key.String()), slog.String("reason", d.Reason.String()))
 }

@@ -79,7 +79,6 @@ func conditionOf(kind, reason, message string) watcher.Condition {
 	return watcher.Condition{Type: v1.VerticalPodAutoscalerConditionType(kind), Status: watcher.True, Reason: reason, Message: message}
 }
 
-// revertReasons are the reasons of the condition Reverted.
 var revertReasons = map[rollout.Cause]string{
 	rollout.OOMKilled: v1alpha1.ReasonOOMKilled, rollout.Restarted: v1alpha1.ReasonRestarted, rollout.NotReady: v1alpha1.ReasonNotReady,
 	rollout.Throttled: v1alpha1.ReasonThrottled,

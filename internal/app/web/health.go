@@ -104,7 +104,6 @@ func lastExpiry(bundle []byte) (last time.Time) {
 	return last
 }
 
-// addHealth sets the health of podfit's parts.
 func (s *source) addHealth(ctx context.Context, parts *[]overview.Part, now time.Time) {
 	facts, ok, err := s.own.get(ctx, freshHealth, s.registrations)
 	if !ok && err != nil {

@@ -120,7 +120,6 @@ func RefusedOf(l Limits, p *cluster.Pod, fits []Fitted, res cluster.Resource) Re
 	return r
 }
 
-// setLevel sets the pod-level resources that fits sets.
 func (s *sizes) setLevel(p *cluster.Pod, fits []Fitted, res cluster.Resource) {
 	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
 		return

@@ -268,7 +268,6 @@ func (m *measurer) addPending() {
 	}
 }
 
-// requestedShare returns the larger share of the capacity that is requested.
 func (t *tally) requestedShare() float64 {
 	share := 0.0
 	for _, res := range cluster.All {

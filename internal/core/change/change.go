@@ -102,7 +102,6 @@ func allSame(p *cluster.Pod, fits []policy.Fitted, spec bool) bool {
 	return !anyPair(p, fits, spec, func(x Pair) bool { return !x.same() })
 }
 
-// anyPair reports whether a condition holds for one of the Pairs.
 func anyPair(p *cluster.Pod, fits []policy.Fitted, spec bool, holds func(Pair) bool) bool {
 	for x := range Pairs(p, fits, spec) {
 		if holds(x) {

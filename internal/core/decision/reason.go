@@ -210,7 +210,6 @@ func (r Reason) value(name string) string {
 	return name
 }
 
-// values are the values in the texts of reasons.
 var values = map[string]func(Reason) string{
 	"text":  func(r Reason) string { return r.Text },
 	"cause": Reason.cause,

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/runs"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -170,6 +171,8 @@ type Container struct {
 	Image       string
 	Command     []string // with the arguments
 	Environment []string // names, and values of variables for a JVM: "NAME=value"
+
+	Heap *runtimeguard.HeapUsage // of all pods; nil if Prometheus was not read
 }
 
 // A Condition is a condition of a VPA.
@@ -201,6 +204,7 @@ type Explanation struct {
 	IfMode     cluster.Mode // an update mode that changes pods, if that of the VPA does not
 	IfOn       []Step       // what would be next with IfMode
 	You        []Advice
+	Heaps      []Heap
 	Why        []rationale.Why
 	WhatIf     []rationale.Counterfactual
 	Gaps
@@ -253,6 +257,7 @@ func Explain(in *Input) *Explanation {
 	}
 	out.Remarks = append(slices.Clone(out.Remarks), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
+	out.Heaps = heaps(in)
 	if in.Sizing != nil {
 		out.Why = slices.DeleteFunc(rationale.WhyOf(in.Sizing), func(w rationale.Why) bool { return !in.shows(w.Container) })
 		for i := range out.Why {

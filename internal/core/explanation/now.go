@@ -138,7 +138,6 @@ func (in *Input) unjudged() string {
 	return ""
 }
 
-// shows reports whether a container is part of the explanation.
 func (in *Input) shows(container string) bool { return in.Container == "" || in.Container == container }
 
 // kills describes the recent OOM kills of each container. A pod shows only its last one, so there may have been as many as restarts.

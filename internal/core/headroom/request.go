@@ -20,7 +20,6 @@ const (
 	NotAsked Provider = 0 // no capacity is asked for; pods are evicted without
 )
 
-// serves reports whether requests of a kind are used.
 func (p Provider) serves(k cluster.RequestKind) bool {
 	if k == cluster.ProvisioningRequest {
 		return p&ProvisioningRequests != 0

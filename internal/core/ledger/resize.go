@@ -53,7 +53,6 @@ func (l *resizeRecords) IsAwaited(now time.Time, p *cluster.Pod) bool {
 	return ok && !r.shown && now.Before(r.at.Add(attempt.WatchDelay)) && !change.IsAsked(p, r.with)
 }
 
-// noteShown records which resizes the watch has shown.
 func (l *resizeRecords) noteShown(ds []decision.Decision) {
 	if len(l.resizes) == 0 {
 		return

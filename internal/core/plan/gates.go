@@ -123,7 +123,6 @@ var checks = []check{
 	{gate.Probe, anyEviction, (*candidate).probing},
 }
 
-// checksOf returns the checks of a kind, in order.
 func checksOf(k kind) iter.Seq[*check] {
 	return func(yield func(*check) bool) {
 		for i := range checks {

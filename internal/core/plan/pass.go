@@ -118,7 +118,6 @@ func (p *Pass) Learn() {
 	}
 }
 
-// view returns what the ledger learns from.
 func (s *pass) view() ledger.View {
 	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.headroom.Held(), Throttling: s.w.Throttling}
 }
@@ -292,7 +291,6 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 	return p.giveBack(own)
 }
 
-// entryOf returns the entry of a pod that has a decision.
 func (p *Pass) entryOf(pod *cluster.Pod) *entry {
 	if p.index == nil {
 		p.index = make(map[string]int, len(p.ds))

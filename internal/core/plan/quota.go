@@ -8,7 +8,6 @@ import (
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
-// knowsQuotas reports whether the quotas of the pod's namespace are known.
 func (t *candidate) knowsQuotas() bool { return t.quotas.IsKnown(t.d.Pod.Namespace) }
 
 // siblingOverQuota blocks an eviction if the quotas cannot be read, and one of them refused a resize of another pod.

@@ -10,7 +10,6 @@ import (
 	"podfit.dev/podfit/internal/core/rescue"
 )
 
-// evictionKind returns the kind of an eviction of the pod.
 func (t *decider) evictionKind() kind {
 	if t.d.Rescue {
 		return rescueEvict
@@ -18,7 +17,6 @@ func (t *decider) evictionKind() kind {
 	return evict
 }
 
-// resizeKind returns the kind of a resize of the pod.
 func (t *decider) resizeKind() kind {
 	if t.d.Rescue {
 		return rescueResize

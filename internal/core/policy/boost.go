@@ -120,7 +120,6 @@ func boostBase(c *cluster.Container, f Fitted) int64 {
 	return c.Requests.CPU
 }
 
-// boost returns f with the CPU of a share of its boost.
 func boost(a *cluster.Autoscaler, b *cluster.Boost, c *cluster.Container, f Fitted, most, share int64) Fitted {
 	base := boostBase(c, f)
 	cpu := integer.Sum(base, b.Quantity)

@@ -97,7 +97,6 @@ func takesCPU(p *cluster.Pod, without, meant, admissible []Fitted) bool {
 	return false
 }
 
-// sizeOf returns the requests and limits of a container with fits set on it.
 func sizeOf(c *cluster.Container, fits []Fitted) (requests, limits cluster.Resources) {
 	for i := range fits {
 		if fits[i].Container == c.Name {

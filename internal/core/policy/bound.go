@@ -161,7 +161,6 @@ func (b *bounds) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound
 	return amounts
 }
 
-// amount applies the bounds to one amount.
 func (b *bounds) amount(res cluster.Resource, v int64) int64 {
 	return b.apply(cluster.Resources{}.Set(res, v), nil, nil).Amount(res)
 }

@@ -103,7 +103,6 @@ func shownAmount(figure string) (amount float64, unit string, ok bool) {
 	return v * size, unit, err == nil && ok
 }
 
-// shows reports whether a step has a line.
 func (w *Why) shows(s *derivation.Step) bool {
 	switch s.Name {
 	case derivation.StepUnit:
@@ -152,7 +151,6 @@ func texts(what, note string) stepText {
 	}
 }
 
-// stepValues are the values in the texts of steps.
 var stepValues = map[string]func(e *derivation.Evidence, res cluster.Resource) string{
 	"days":      func(e *derivation.Evidence, _ cluster.Resource) string { return number(e.Days) },
 	"n days":    func(e *derivation.Evidence, _ cluster.Resource) string { return plural(e.Days, "day") },

@@ -41,7 +41,6 @@ type choice struct {
 // mostCost limits the cost of a sample, which is large if the request is tiny. The sum of costs is stored.
 const mostCost = 1e6
 
-// charge adds a cost to an arm in this period.
 func (c *choice) charge(arm int, cost float64) {
 	if cost > 0 { // not negative, not NaN
 		c.charged[arm] += float32(min(cost, mostCost))

@@ -129,7 +129,6 @@ func (m *Memo) decideCPU(now int64, used float64) {
 	request.change(want, low, now, rule.change(), used > request.level, used > request.low)
 }
 
-// change returns the rule for a request of CPU.
 func (r *CPURule) change() changeRule {
 	return changeRule{grow: r.Grow, shrink: r.Shrink, wait: r.Wait}
 }

@@ -174,7 +174,6 @@ func (l lowHours) any() bool { return l.length > 0 }
 // lead is the time before the end of the low hours at which the request is raised, in seconds.
 const lead = 3600
 
-// contain reports whether a time is in the low hours.
 func (l lowHours) contain(at int64) bool {
 	return l.has(int(at/3600%24)) && l.has(int((at+lead)/3600%24))
 }

@@ -167,7 +167,6 @@ func New(c Config, subjects []Subject) *Report {
 // RowOf reviews one subject with Replicas pods whose limits are kept. What depends on its Places or on all subjects is not set.
 func RowOf(s *Subject) Row { return rowOf(s, s.Replicas, KeepLimits, false) }
 
-// rowOf reviews one subject with a number of pods.
 func rowOf(s *Subject, pods int, limits LimitRule, includeYoung bool) Row {
 	if s.Evidence == nil {
 		s.Evidence = new(Evidence)

@@ -57,7 +57,6 @@ func (r *rules) keep() time.Duration {
 	return time.Duration(length)
 }
 
-// overrides reports whether a policy sets a rule.
 func overrides(p cluster.ContainerPolicy) bool {
 	return p.MemoryInterval > 0 || p.MemoryCount > 0 || p.OOMBumpRatio > 0 || p.OOMMinBumpSet
 }

@@ -45,7 +45,6 @@ func (wl *workload) run(s *ContainerHistory, pod string, at int64, over bool) *r
 	return s.runs.Of(hash(pod), at, over)
 }
 
-// observeRun adds a sample of a container to the run of its pod.
 func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluster.Set) {
 	r := wl.run(s, sample.Pod.Name, sample.At.Unix(), false)
 	if r == nil {

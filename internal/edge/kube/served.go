@@ -68,7 +68,6 @@ func isForbidden(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// discover reads a discovery document.
 func discover(ctx context.Context, client rest.Interface, path, kind string, into any) error {
 	raw, err := Body(client.Get().AbsPath(path).Do(ctx))
 	if err != nil {

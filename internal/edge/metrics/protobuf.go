@@ -51,7 +51,6 @@ func (r *reading) envelope(b []byte) error {
 	})
 }
 
-// pod decodes a PodMetrics.
 func (r *reading) pod(b []byte) error {
 	var namespace, name []byte
 	var at metav1.Timestamp

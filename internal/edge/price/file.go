@@ -212,7 +212,6 @@ func (f *file) of(n *cluster.Node) review.Price {
 	return review.Price{Core: price.Core * factor, GiB: price.GiB * factor}
 }
 
-// matches reports whether a node has all labels of the rule.
 func (r *rule) matches(n *cluster.Node) bool {
 	for key, value := range r.Match {
 		if _, ok := slices.BinarySearch(n.Labels, key+"="+value); !ok {

@@ -245,7 +245,6 @@ func adaptive(name, about, base string, m *v1alpha1.Memory, x *v1alpha1.CPU, c *
 	return p
 }
 
-// floors sets the minimum recommendations.
 func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 	c.number(part+".floorMillicores", f.FloorMillicores, &p.FloorMillicores)
 	c.number(part+".floorMiB", f.FloorMiB, &p.FloorMegabytes)
@@ -291,7 +290,6 @@ func percentiles(c *checker, resource string, p *recommend.Percentiles, lower, t
 	p.Upper = max(p.Upper, p.Target)
 }
 
-// memory sets the parameters of memory.
 func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	if m.OOMBudget != nil {
 		c.number("memory.oomBudget", m.OOMBudget, &r.Budget)
@@ -321,7 +319,6 @@ func memory(m *v1alpha1.Memory, r *recommend.MemoryRule, c *checker) {
 	c.duration("memory.shrinkAfter", m.ShrinkAfter, &r.Wait)
 }
 
-// cpu sets the parameters of CPU.
 func cpu(x *v1alpha1.CPU, r *recommend.CPURule, c *checker) {
 	c.duration("cpu.window", x.Window, &r.Window)
 	if x.Shortfall != nil {
@@ -373,7 +370,6 @@ const (
 	maxClassName       = 253 // characters, as in the CRD
 )
 
-// priorityClasses sets the criticality of PriorityClasses.
 func priorityClasses(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	const path = "spec.busyHours.priorityClasses"
 	if len(b.PriorityClasses) > maxPriorityClasses {

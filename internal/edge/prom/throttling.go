@@ -93,9 +93,13 @@ func (c *Client) throttlingQuery(q rollout.ThrottlingQuery, now time.Time) strin
 
 // podSelector returns a selector for the series of a metric about the containers of pods.
 func (c *Client) podSelector(metric, namespace string, pods []string) string {
-	names := cluster.Each(pods, func(name *string) string { return regexp.QuoteMeta(*name) })
 	return fmt.Sprintf(`%s{%s=%s, %s=~%s, %s!="", %s!="POD"}`, metric, c.config.NamespaceLabel, strconv.Quote(namespace),
-		c.config.PodLabel, strconv.Quote(strings.Join(names, "|")), c.config.ContainerLabel, c.config.ContainerLabel)
+		c.config.PodLabel, anyOf(pods), c.config.ContainerLabel, c.config.ContainerLabel)
+}
+
+// anyOf returns the quoted pattern of some names.
+func anyOf(names []string) string {
+	return strconv.Quote(strings.Join(cluster.Each(names, func(name *string) string { return regexp.QuoteMeta(*name) }), "|"))
 }
 
 // ContainerThrottling returns the CPU throttling of the containers of pods in the contention.ThrottlingWindow before now, sorted by pod and

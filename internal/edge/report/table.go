@@ -186,7 +186,6 @@ func (p *printer) table(names column, columns []column) {
 	}
 }
 
-// draw returns a table of the names and the columns.
 func (p *printer) draw(names column, columns []column) string {
 	columns = append([]column{names}, columns...)
 	rows := make([][]string, len(names.cells)+1)

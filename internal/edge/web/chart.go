@@ -182,7 +182,6 @@ func (c *chartView) source(peaks []overview.Peak, recorded int) {
 	}
 }
 
-// histogram adds the buckets of a checkpoint.
 func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *overview.ContainerHistory, now time.Time) {
 	c.Kind = "histogram"
 	c.Head = []string{"From, " + c.Data.Unit, "To, " + c.Data.Unit, "Share"}
@@ -311,7 +310,6 @@ func (c *chartView) drawPeaks() template.HTML {
 	return m.HTML()
 }
 
-// levels draws a level if it is known.
 func levels(draw func(class string, v float64), v *float64, class string) {
 	if v != nil {
 		draw(class, *v)

@@ -152,7 +152,6 @@ func self(r *http.Request) string {
 
 const htmlType = "text/html; charset=utf-8"
 
-// internalError is the text of a page that cannot be shown.
 const internalError = "podfit cannot show this page because of an internal error. Its log has the cause."
 
 // show sends a page as HTML, as JSON with the parameter format=json, or as a file with save=1.

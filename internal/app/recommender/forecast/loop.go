@@ -354,7 +354,6 @@ func (u *Usage) Keep(samples []usage.Sample) {
 	}
 }
 
-// byPod returns the present usage of each pod.
 func (u *Usage) byPod(now time.Time) map[cluster.Key]cluster.Resources {
 	if u == nil || u.last.Load() == nil {
 		return nil

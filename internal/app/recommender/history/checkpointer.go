@@ -460,7 +460,6 @@ type unsaved struct {
 	isStored   bool
 }
 
-// storeWorkload stores the model state of a workload and the checkpoints of some of its containers.
 func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.History, all []*unsaved, vpas []*cluster.Autoscaler) {
 	defer func() { k.health.Active(time.Now()) }()
 	if len(all) == 0 {

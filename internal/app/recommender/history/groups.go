@@ -88,7 +88,6 @@ type unsavedGroup struct {
 	isStored    bool
 }
 
-// pack adds the history of a group of pods to it.
 func (k *Checkpointer) pack(now time.Time, g *unsavedGroup) {
 	g.checkpoints = map[string]usage.Checkpoint{}
 	for _, s := range k.groups.All(g.of) {
@@ -115,7 +114,6 @@ func (k *Checkpointer) beginGroup(ctx context.Context, now time.Time, workers *e
 	return g
 }
 
-// storeGroup stores the history of a group of pods.
 func (k *Checkpointer) storeGroup(ctx context.Context, g *unsavedGroup) {
 	defer func() { k.health.Active(time.Now()) }()
 	if _, err := k.store.ModelStates.Write(ctx, g.of, g.containers); err != nil {

@@ -331,7 +331,6 @@ func mayWait(state *ledger.State) bool {
 	return state.Canary == nil && state.Deletion == nil && len(state.Changes) == 0
 }
 
-// dueWrites returns the writes and deletions that are due.
 func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attempt.Delays, all bool) []stateUpdate {
 	exported := record.Export(delays)
 	stored := r.store.Stored()

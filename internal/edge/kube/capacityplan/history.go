@@ -15,7 +15,6 @@ import (
 // unknown marks a value that is not known.
 const unknown = -1
 
-// storeHistory returns a history with the days until today.
 func storeHistory(h *capacity.History, today capacity.Day) v1alpha1.CapacityHistory {
 	days := slices.DeleteFunc(slices.Clone(h.Days), func(r capacity.Record) bool { return r.Day > today })
 	days = days[max(0, len(days)-v1alpha1.MaxCapacityDays):]

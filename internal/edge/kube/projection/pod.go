@@ -134,12 +134,10 @@ func joined(a, b string) (string, string) {
 	return both[:len(a)], both[len(a):]
 }
 
-// phases are the known phases of pods.
 var phases = map[corev1.PodPhase]cluster.Phase{
 	corev1.PodPending: cluster.Pending, corev1.PodRunning: cluster.Running, corev1.PodSucceeded: cluster.Succeeded, corev1.PodFailed: cluster.Failed,
 }
 
-// classes are the known QoS classes of pods.
 var classes = map[corev1.PodQOSClass]cluster.QoS{
 	corev1.PodQOSGuaranteed: cluster.Guaranteed, corev1.PodQOSBurstable: cluster.Burstable, corev1.PodQOSBestEffort: cluster.BestEffort,
 }

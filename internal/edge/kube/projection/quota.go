@@ -103,7 +103,6 @@ var scopeKinds = map[corev1.ResourceQuotaScope]cluster.ScopeKind{
 	corev1.ResourceQuotaScopeVolumeAttributesClass:     cluster.NoPodScope,
 }
 
-// classScopes are the operators of the scope of priority classes.
 var classScopes = map[corev1.ScopeSelectorOperator]cluster.ScopeKind{
 	corev1.ScopeSelectorOpExists: cluster.PriorityClassExists, corev1.ScopeSelectorOpDoesNotExist: cluster.PriorityClassDoesNotExist,
 	corev1.ScopeSelectorOpIn: cluster.PriorityClassIn, corev1.ScopeSelectorOpNotIn: cluster.PriorityClassNotIn,

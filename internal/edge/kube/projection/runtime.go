@@ -64,7 +64,6 @@ func words(c *corev1.Container) []string {
 	return slices.Concat(command, args)
 }
 
-// variables returns the variables that are read.
 func variables(env []corev1.EnvVar) []runtimeguard.Variable {
 	var out []runtimeguard.Variable
 	for i := range env[:min(len(env), runtimeguard.MostVariables)] {

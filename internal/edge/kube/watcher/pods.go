@@ -52,7 +52,6 @@ func (s *podSet) forgetSelectors(ctx context.Context) {
 	}
 }
 
-// placesInUse returns the places of the stored pods.
 func (s *podSet) placesInUse() map[cluster.Place]bool {
 	used := make(map[cluster.Place]bool)
 	s.pods.each(func(_ cluster.Key, p *cluster.Pod) {

@@ -27,7 +27,6 @@ const (
 	GivenUp         // too many failures in a row
 )
 
-// causes has the text and the remedy of each cause.
 var causes = [...]struct{ text, remedy string }{
 	Unreachable:     {"no connection", "check the address, and whether a port-forward is still running"},
 	Unauthorized:    {"the credentials are missing or not permitted", "set --prometheus-token-file, or --prometheus-header 'X-Scope-OrgID: TENANT' for a tenant of Mimir"},

@@ -113,7 +113,6 @@ func (p *Plan) layout(namespaces []string) {
 // budget returns how many samples one query may need.
 func (p *Plan) budget() int { return max(p.MaxSamples/usableShare, 1) }
 
-// perHour returns the samples of a namespace in an hour.
 func (p *Plan) perHour(namespace string) int {
 	all := int64(max(p.Series[namespace], minSeries)) * max(int64(time.Hour/p.Interval), 1)
 	return int(min(all, maxPerHour))

@@ -287,7 +287,6 @@ func (r *reading) omitAbandoned(q *query) (gaps []Gap) {
 	return gaps
 }
 
-// gaps returns the gaps that a query leaves.
 func (r *reading) gaps(q query, err error) []Gap {
 	from, to := q.span()
 	return cluster.Each(q.namespaces, func(name *string) Gap { return Gap{Namespace: *name, From: from, To: to, Measure: q.measure, Err: err} })

@@ -117,7 +117,6 @@ func (s *Survey) get(ctx context.Context, path string, values url.Values) (io.Re
 	return nil, s.refusal(a, isPage)
 }
 
-// refusal returns the error of a response that has no result.
 func (s *Survey) refusal(a *http.Response, isPage bool) error {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, 4096))
 	var given struct{ Error, ErrorType, Message string }

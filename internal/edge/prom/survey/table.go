@@ -150,7 +150,6 @@ func (p *Part) Hours() iter.Seq[Hour] {
 	}
 }
 
-// sorted returns the identities of a namespace, or of all.
 func (t *table) sorted(namespace string) []identity {
 	ids := make([]identity, 0, len(t.rows))
 	for id := range t.rows {

@@ -240,7 +240,6 @@ func head(r *Report) string {
 	return fmt.Sprintf("%s · %s, %s, %s · history of %s", terminal.Plain(r.Cluster), wording.Count(len(r.Pools), "pool"), wording.Count(nodes, "node"), wording.Count(pods, "pod"), terminal.Plain(r.Source))
 }
 
-// shown returns the report for people.
 func shown(r *Report) *page.Document {
 	d := &page.Document{Command: "capacity", Title: "Capacity: " + terminal.Plain(r.Cluster), Style: chart.Style, Head: []string{head(r)}, Notes: notes(r)}
 	d.Foot = []string{"podfit capacity, " + r.Now.UTC().Format(time.RFC1123) + ". A date is the first day on which requests may reach the capacity; 8 of 10 such dates are inside the range."}

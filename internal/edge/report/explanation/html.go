@@ -39,9 +39,10 @@ func Sections(e *explanation.Explanation) []page.Section {
 		part.Class, part.Lead = "", "with update mode "+e.IfMode.String()+": "+part.Lead
 		next.Parts = append(next.Parts, part)
 	}
-	sections := []page.Section{{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Runs", List: runLines(e, maxRuns)}, {Title: "Changes of the recommendation", List: changeLines(e)}, next, {Title: "You", Parts: cluster.Each(e.You, func(a *explanation.Advice) page.Section {
-		return page.Section{Text: []string{a.Text}, Command: a.Command}
-	})}}
+	sections := []page.Section{
+		{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Runs", List: runLines(e, maxRuns)}, {Title: "Changes of the recommendation", List: changeLines(e)}, next,
+		{Title: "You", Parts: cluster.Each(e.You, adviceOf)}, {Title: "Heap", Parts: cluster.Each(heapParts(e), adviceOf)},
+	}
 	for i := range e.Why {
 		w := &e.Why[i]
 		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}}
@@ -59,7 +60,10 @@ func Sections(e *explanation.Explanation) []page.Section {
 	return slices.DeleteFunc(sections, func(s page.Section) bool { return s.Table == nil && len(s.List)+len(s.Parts) == 0 })
 }
 
-// partOf returns a step with its gates.
+func adviceOf(a *explanation.Advice) page.Section {
+	return page.Section{Text: []string{a.Text}, Command: a.Command}
+}
+
 func partOf(s *explanation.Step, at time.Time) page.Section {
 	out := page.Section{
 		Lead: outcome(s, at, s.Act.String(), "waits"), About: names(s.Pods), Text: []string{strings.TrimSpace(refused(s) + " " + s.Reason + " " + s.Fallback)},

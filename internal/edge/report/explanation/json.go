@@ -6,6 +6,7 @@ package explanation
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ type jsonExplanation struct {
 	Next       []jsonStep              `json:"next"`
 	IfOn       *jsonIfOn               `json:"nextIfSwitchedOn,omitempty"`
 	You        []explanation.Advice    `json:"you"`
+	Heaps      []jsonHeap              `json:"heaps,omitempty"`
 	Why        []jsonWhy               `json:"why"`
 	WhatIf     []jsonWhatIf            `json:"whatIf"`
 	Assumed    []string                `json:"assumed,omitempty"`
@@ -65,6 +67,31 @@ type jsonChange struct {
 
 func jsonChangeOf(c *explanation.Change) jsonChange {
 	return jsonChange{c.Container, c.Resource.String(), c.Time(), c.From, c.To, c.Cause.String()}
+}
+
+// A jsonHeap has amounts in bytes, which are absent if they are not known.
+type jsonHeap struct {
+	Container      string   `json:"container"`
+	Live           int64    `json:"live,omitempty"` // after a collection
+	Collected      bool     `json:"liveMeasured"`   // false: live is the lowest use in an hour
+	Ceiling        int64    `json:"ceiling,omitempty"`
+	Beside         int64    `json:"besideHeap,omitempty"`
+	GCShare        *float64 `json:"gcShare,omitempty"` // of the time, in the worst hour
+	AdvisedCeiling int64    `json:"advisedCeiling,omitempty"`
+	AdvisedMemory  int64    `json:"advisedMemory,omitempty"`
+	Option         string   `json:"option,omitempty"`
+	Reason         string   `json:"reason,omitempty"` // why nothing is advised
+}
+
+func jsonHeapOf(h *explanation.Heap) jsonHeap {
+	out := jsonHeap{
+		Container: h.Container, Live: h.Live, Collected: h.Collected, Ceiling: h.Ceiling, Beside: h.Beside, AdvisedCeiling: h.AdvisedCeiling,
+		AdvisedMemory: h.AdvisedMemory, Option: h.Option, Reason: h.Lack,
+	}
+	if !math.IsNaN(h.GCShare) {
+		out.GCShare = &h.GCShare
+	}
+	return out
 }
 
 type jsonStep struct {
@@ -128,7 +155,9 @@ func jsonOf(e *explanation.Explanation) *jsonExplanation {
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
 		Now: listed(e.Now), History: e.History, Runs: cluster.Each(e.Runs, func(r *explanation.Run) jsonRun {
 			return jsonRun{r.Container, time.Unix(r.Started, 0).UTC(), int64(r.Length().Seconds()), r.IsOver(e.At.Unix()), r.CPU, r.Memory}
-		}), Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
+		}),
+		Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Heaps: cluster.Each(e.Heaps, jsonHeapOf),
+		Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}
 	if len(e.IfOn) > 0 {

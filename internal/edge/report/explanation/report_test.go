@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/runs"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -67,6 +69,12 @@ func cart() *explanation.Explanation {
 			{Text: "Nothing to do if the node gets room. To move the pod now:", Command: "kubectl cordon n7 && kubectl -n shop delete pod cart-7d9f-q8z && kubectl uncordon n7"},
 			{Text: "To stop podfit here:", Command: `kubectl -n shop patch vpa cart --type merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`},
 		},
+		Heaps: []explanation.Heap{
+			{Container: "app", Option: "-XX:MaxRAMPercentage=59.3", HeapAdvice: runtimeguard.HeapAdvice{
+				Live: 100 << 20, Collected: true, Ceiling: 768 << 20, Beside: 150 << 20, GCShare: 0.002, AdvisedCeiling: 304 << 20, AdvisedMemory: 512 << 20,
+			}},
+			{Container: "side", HeapAdvice: runtimeguard.HeapAdvice{GCShare: math.NaN(), Lack: "no Prometheus was read"}},
+		},
 		Why: []rationale.Why{{
 			Container: "app", Resource: cluster.Memory, Profile: "balanced", Estimate: 1276 << 20,
 			Steps:  derivation.Steps{{Name: derivation.StepMargin, Operation: derivation.Multiply, Factor: 1.139, Result: 1276 << 20, Changed: true, Evidence: derivation.Evidence{Margin: 0.139, Budget: 0.02}}},
@@ -93,6 +101,7 @@ func hostile() *explanation.Explanation {
 		Situations: []explanation.Situation{{Code: explanation.JVM, Title: evil, Text: evil}},
 		Next:       []explanation.Step{{Pods: []string{evil}, Code: "Fits", Reason: evil, Fallback: evil, Gates: []gate.Gate{{Name: gate.Need, Blocked: true, Reason: decision.Reason{Code: decision.Frozen, Text: evil}}}}},
 		You:        []explanation.Advice{{Text: evil, Command: evil}},
+		Heaps:      []explanation.Heap{{Container: evil, Option: evil, HeapAdvice: runtimeguard.HeapAdvice{Lack: evil}}},
 		Why:        []rationale.Why{{Container: evil, Resource: cluster.CPU, Profile: evil}},
 		WhatIf:     []rationale.Counterfactual{{If: rationale.If{Key: rationale.IfProfile, Value: evil}, Container: evil, Resource: cluster.CPU, Known: true}},
 	}

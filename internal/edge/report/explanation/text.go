@@ -52,7 +52,8 @@ func WriteText(w io.Writer, e *explanation.Explanation, width int, allNotes bool
 	t.section("NOW", e.Now)
 	t.history(e, allNotes)
 	t.steps(e)
-	t.advice(e.You)
+	t.advice("YOU", e.You)
+	t.advice("HEAP", heapParts(e))
 	t.why(e)
 	t.whatIf(e)
 	if len(e.Situations) > 0 {
@@ -194,7 +195,6 @@ type text struct {
 
 func (t *text) line(s string) { t.out.WriteString(strings.TrimRight(s, " ") + "\n") }
 
-// section writes paragraphs below a title.
 func (t *text) section(title string, paragraphs []string) {
 	if len(paragraphs) == 0 {
 		return
@@ -389,7 +389,6 @@ var verbs = map[decision.Act]string{
 	decision.Resize: "RESIZE in place", decision.Evict: "EVICT", decision.Delete: "DELETE", decision.Surge: "REPLACE by a surge",
 }
 
-// sentence returns a step as text.
 func sentence(s *explanation.Step, at time.Time) string {
 	out := names(s.Pods) + ": " + outcome(s, at, verbs[s.Act], "WAITS")
 	if s.Act == decision.Leave && !s.Waits() && s.NotBefore.After(at) {
@@ -462,11 +461,10 @@ func names(pods []string) string {
 }
 
 // advice writes what can be done. Commands have a line of their own, so that they can be copied.
-func (t *text) advice(all []explanation.Advice) {
+func (t *text) advice(title string, all []explanation.Advice) {
 	if len(all) == 0 {
 		return
 	}
-	title := "YOU"
 	for i := range all {
 		t.paragraph(title, strings.Fields(plain(all[i].Text)), " ")
 		title = ""
@@ -477,6 +475,18 @@ func (t *text) advice(all []explanation.Advice) {
 	t.line("")
 }
 
+// heapParts returns what is known about the heaps of JVMs, with the options to copy.
+func heapParts(e *explanation.Explanation) []explanation.Advice {
+	var out []explanation.Advice
+	for i := range e.Heaps {
+		for _, text := range e.Heaps[i].Texts() {
+			out = append(out, explanation.Advice{Text: text})
+		}
+		out[len(out)-1].Command = e.Heaps[i].Option
+	}
+	return out
+}
+
 // command writes a command that is broken only between arguments, in the way a shell continues lines.
 func (t *text) command(s string) {
 	for _, line := range terminal.Command(terminal.Pad("", indent+2), s, indent+4, t.width) {
@@ -484,7 +494,6 @@ func (t *text) command(s string) {
 	}
 }
 
-// gates are the words for gates.
 var gates = map[gate.Name]string{
 	gate.Mode: "update mode", gate.Recommendation: "recommendation", gate.Controller: "controller", gate.Need: "need for a change",
 	gate.State: "state of the pod and its node", gate.Interruption: "outcome of the last pass", gate.Window: "freezes and change windows",

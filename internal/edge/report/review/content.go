@@ -350,7 +350,6 @@ func (c *content) top(rows []*core.Row) []*core.Row {
 	return rows
 }
 
-// columns returns the columns that all lists have.
 func (c *content) columns(wide bool) []page.Column {
 	columns := []page.Column{
 		{Title: "WORKLOAD", Least: 16}, {Title: "REPL", Right: true}, {Title: "CONTAINER", Least: 8}, {Title: "CPU"}, {Title: "MEMORY"},
@@ -477,7 +476,6 @@ func (c *content) saving(row *core.Row) string {
 	return cmp.Or(strings.Join(parts, ", "), "–")
 }
 
-// list returns a list of rows of all kinds.
 func (c *content) list(title string, rows []*core.Row, wide bool) page.Section {
 	why := page.Column{Title: "WHY", Below: true}
 	if !c.narrow() {

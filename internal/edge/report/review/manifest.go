@@ -211,10 +211,8 @@ func (p *printer) kustomize() {
 	p.writeYAML(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
 }
 
-// defaultNamespace is the namespace of objects that have none.
 const defaultNamespace = "default"
 
-// containers returns the number of containers of each workload.
 func (c *content) containers() map[cluster.Workload]int {
 	all := map[cluster.Workload]int{}
 	for _, row := range c.Rows {

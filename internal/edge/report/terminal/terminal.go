@@ -249,7 +249,6 @@ func lines(t *page.Table, widths []int, below bool) []string {
 	return strings.Split(Render(configs, all), "\n")
 }
 
-// cut shortens a text to a width.
 func cut(s string, width int) string { return text.Snip(s, width, "…") }
 
 // Render returns a table without lines between its cells and without blanks at the end of its lines. The first row is the titles.

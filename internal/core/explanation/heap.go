@@ -1,0 +1,79 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"fmt"
+	"math"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/wording"
+)
+
+// A Heap is what is known about the heap of the JVM in a container. It has no effect on the recommendation.
+type Heap struct {
+	Container string
+	runtimeguard.HeapAdvice
+	Option string // of the JVM, to copy; "" without advice
+}
+
+// JVMs returns the names of the containers with a Java virtual machine, also those that are not shown.
+func (in *Input) JVMs() []string {
+	var out []string
+	for i := range in.Containers {
+		if c := &in.Containers[i]; signOfJVM(c) != "" {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func heaps(in *Input) []Heap {
+	var out []Heap
+	for _, name := range in.JVMs() {
+		if !in.shows(name) {
+			continue
+		}
+		h := Heap{Container: name, HeapAdvice: runtimeguard.HeapAdvice{GCShare: math.NaN(), Lack: "no Prometheus was read"}}
+		if u := cluster.Find(in.Containers, func(c *Container) bool { return c.Name == name }).Heap; u != nil {
+			h.HeapAdvice = runtimeguard.AdviseHeap(*u)
+		}
+		for _, p := range in.Pods[:min(len(in.Pods), 1)] {
+			if c := p.Container(name); c != nil {
+				_, limits := c.Running()
+				h.Option = runtimeguard.HeapOption(&h.HeapAdvice, p.Runtime(c), limits.Memory > 0)
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// Texts returns the facts and the advice as paragraphs of full sentences. After the last one, a reader copies Option.
+func (h *Heap) Texts() []string {
+	mem := func(v int64) string { return wording.Amount(cluster.Memory, v) }
+	if h.Lack != "" {
+		return []string{"The need of the JVM in " + h.Container + " is not known: " + h.Lack + ". With --prometheus, podfit explain reads jvm_memory_used_bytes, " +
+			"jvm_memory_max_bytes and jvm_gc_pause_seconds of Micrometer, or the same of client_java or the JMX exporter, and container_memory_working_set_bytes."}
+	}
+	facts := "The heap of " + h.Container + " has " + mem(h.Live) + " after a collection"
+	if !h.Collected {
+		facts += " at most (the old generation was not collected in the last day)"
+	}
+	facts += fmt.Sprintf(", and a ceiling of %s. Beside it the container uses %s at most. Collections take %s %% of the time in the worst hour of the week.",
+		mem(h.Ceiling), mem(h.Beside), wording.Trimmed(100*h.GCShare, 1))
+	target := wording.Percent(runtimeguard.GCShareTarget)
+	advice := ""
+	switch needs := " With it the container needs " + mem(h.AdvisedMemory) + " of memory"; {
+	case h.AdvisedCeiling < h.Ceiling:
+		advice = "A ceiling of " + mem(h.AdvisedCeiling) + " keeps collections below " + target + " of the time." + needs +
+			". Set the option first, then lower the memory: with the present ceiling, less memory leads to OOM kills. -Xms must not be above the ceiling."
+	case h.AdvisedCeiling > h.Ceiling:
+		advice = "Collections take more than " + target + " of the time. A ceiling of " + mem(h.AdvisedCeiling) + " lowers that." + needs + ". Raise the memory first, then set the option."
+	default:
+		advice = "The ceiling is suitable." + needs + "; with another memory limit, the option keeps the ceiling."
+	}
+	return []string{facts, advice}
+}

@@ -1,0 +1,89 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explanation
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/runtimeguard"
+)
+
+const mi = 1 << 20
+
+// heapOf returns the usage of a JVM with a ceiling of 1 GiB, of which it needs a part.
+func heapOf() *runtimeguard.HeapUsage {
+	return &runtimeguard.HeapUsage{Hours: 160, Collected: 100 * mi, Collections: 4, Lowest: 140 * mi, Ceiling: 1024 * mi, NonHeap: 90 * mi, Beside: 150 * mi, GCShare: 0.002}
+}
+
+func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(in *Input, u *runtimeguard.HeapUsage)
+		want   string // parts of the texts, separated by |
+		option string
+	}{
+		"lower": {
+			func(*Input, *runtimeguard.HeapUsage) {},
+			"heap of app has 100Mi after a collection, and a ceiling of 1Gi. Beside it the container uses 150Mi at most. Collections take 0.2 % of the time|" +
+				"A ceiling of 304Mi keeps collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory",
+			"-XX:MaxRAMPercentage=59.3",
+		},
+		"no limit": {
+			func(in *Input, _ *runtimeguard.HeapUsage) { in.Pods[0].Containers[0].Limits = cluster.Resources{} }, "A ceiling of 304Mi keeps", "-Xmx304m",
+		},
+		"estimated": {
+			func(_ *Input, u *runtimeguard.HeapUsage) { u.Collections = 0 }, "has 140Mi after a collection at most (the old generation was not collected in the last day), and", "-XX:MaxRAMPercentage=65.8",
+		},
+		"higher": {
+			func(_ *Input, u *runtimeguard.HeapUsage) { u.GCShare = 0.1 },
+			"Collections take more than 5 % of the time. A ceiling of 1952Mi lowers that. With it the container needs 2320Mi of memory. Raise the memory first, then set the option.", "-XX:MaxRAMPercentage=84.1",
+		},
+		"suitable": {
+			func(_ *Input, u *runtimeguard.HeapUsage) { u.Collected = 330 * mi },
+			"The ceiling is suitable. With it the container needs 1296Mi of memory; with another memory limit, the option keeps the ceiling.", "-XX:MaxRAMPercentage=79.0",
+		},
+		"nothing recorded": {
+			func(_ *Input, u *runtimeguard.HeapUsage) { u.Hours = math.NaN() },
+			"The need of the JVM in app is not known: no metrics of its heap are recorded. With --prometheus, podfit explain reads jvm_memory_used_bytes, ", "",
+		},
+		"young": {
+			func(_ *Input, u *runtimeguard.HeapUsage) { u.Hours = 2 }, "is not known: metrics of its heap are recorded for 2 h, and 24 h are needed. ", "",
+		},
+		"not read": {
+			func(in *Input, _ *runtimeguard.HeapUsage) { in.Containers[0].Heap = nil }, "is not known: no Prometheus was read. ", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := quietInput("cart-0")
+			java("openjdk:21", nil, nil)(in)
+			in.Containers[0].Heap = heapOf()
+			c.edit(in, in.Containers[0].Heap)
+			found := Explain(in).Heaps
+			if len(found) != 1 || found[0].Container != "app" || found[0].Option != c.option {
+				t.Fatalf("heaps %+v, want one with the option %q", found, c.option)
+			}
+			text := strings.Join(found[0].Texts(), " ")
+			for part := range strings.SplitSeq(c.want, "|") {
+				if !strings.Contains(text, part) {
+					t.Errorf("text %q, want %q", text, part)
+				}
+			}
+		})
+	}
+}
+
+func TestHeaps_otherContainersAndPrograms_areLeftOut(t *testing.T) {
+	in := quietInput("cart-0")
+	in.Containers = []Container{{Name: "app", Image: "openjdk:21", Heap: heapOf()}, {Name: "proxy", Image: "envoy"}, {Name: "side", Image: "tomcat", Heap: heapOf()}}
+	in.Container = "side"
+	if got := strings.Join(in.JVMs(), " "); got != "app side" {
+		t.Errorf("containers with a JVM: %q", got)
+	}
+	// The pod does not have the container any more, so the option is not known.
+	if got := Explain(in).Heaps; len(got) != 1 || got[0].Container != "side" || got[0].AdvisedCeiling == 0 || got[0].Option != "" {
+		t.Errorf("heaps %+v, want that of the container that is explained", got)
+	}
+}
