@@ -199,7 +199,7 @@ func (m *measurer) governing(w cluster.Workload) *cluster.Autoscaler {
 func surplusOf(p *cluster.Pod, a *cluster.Autoscaler) cluster.Resources {
 	var out cluster.Resources
 	if p.PodLevel != nil {
-		return out // the pod-level request counts, which no recommendation is about
+		return out // the pod-level request counts, and what of it could be given back is not computed
 	}
 	a = a.For(p)
 	for i := range p.Containers {

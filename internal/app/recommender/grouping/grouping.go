@@ -155,13 +155,9 @@ func rolesOf(pods []*cluster.Pod, roleOf func(*cluster.Pod) string, known []stri
 func (b *Book) Track(evictions []usage.OOM) {
 	seen := map[cluster.Key]member{}
 	pods := map[cluster.Workload]int{}
-	b.sums = map[cluster.Key]*sum{}
+	b.trackWholes(seen, pods)
 	for target, w := range b.workloads {
 		for _, p := range w.Pods {
-			if of := target.InGroup(cluster.WholePod); w.Whole && b.trackWhole(of, p) {
-				seen[wholeKey(p.Key)] = member{of: of}
-				pods[of]++
-			}
 			role := b.roleOf(w.Autoscaler, p)
 			if _, has := slices.BinarySearch(w.roles, role); !has {
 				continue
@@ -196,11 +192,8 @@ func (b *Book) Track(evictions []usage.OOM) {
 	b.tracked, b.pods = seen, pods
 	for _, e := range evictions {
 		b.Store.ObserveOOM(e)
-		if sum := b.sums[e.Pod]; sum != nil {
-			e.Pod, e.Container = wholeKey(e.Pod), sum.series
-			b.Store.ObserveOOM(e)
-		}
 	}
+	b.evictWholes(evictions)
 }
 
 // Observe adds a sample, if its pod is in a group, and was when it was measured. Observed ends the samples of a pass.

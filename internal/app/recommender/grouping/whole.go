@@ -53,6 +53,30 @@ func seriesOf(containers []string) string {
 	return "pod-" + strconv.FormatUint(h.Sum64(), 36)
 }
 
+// trackWholes tracks the pods that are sized as a whole, and adds them to those that are seen and to the numbers of pods of the groups.
+func (b *Book) trackWholes(seen map[cluster.Key]member, pods map[cluster.Workload]int) {
+	b.sums = map[cluster.Key]*sum{}
+	for target, w := range b.workloads {
+		of := target.InGroup(cluster.WholePod)
+		for _, p := range w.Pods {
+			if w.Whole && b.trackWhole(of, p) {
+				seen[wholeKey(p.Key)] = member{of: of}
+				pods[of]++
+			}
+		}
+	}
+}
+
+// evictWholes adds evictions for lack of memory.
+func (b *Book) evictWholes(evictions []usage.OOM) {
+	for _, e := range evictions {
+		if sum := b.sums[e.Pod]; sum != nil {
+			e.Pod, e.Container = wholeKey(e.Pod), sum.series
+			b.Store.ObserveOOM(e)
+		}
+	}
+}
+
 // trackWhole tracks a pod as one container, with the last OOM kill of a container, and returns whether it is tracked.
 func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 	own := *p
