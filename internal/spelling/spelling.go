@@ -32,7 +32,6 @@ func Hint(name string, known []string) string {
 	return ""
 }
 
-// maxNameLength is the maximum length of a name in Kubernetes.
 const maxNameLength = 253
 
 // distance is the edit distance (Levenshtein 1966): the number of characters to insert, delete or replace to turn one word

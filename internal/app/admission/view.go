@@ -83,7 +83,6 @@ type profileNames interface {
 	ProfileNames() (names []string, known bool)
 }
 
-// knownProfiles are the built-in profiles and those of the cluster.
 type knownProfiles struct{ cluster profileNames }
 
 // Similar returns the profile of which a recommender name is probably a misspelling. It returns "" if there is no such

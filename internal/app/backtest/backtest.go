@@ -352,7 +352,6 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 	return out, nil
 }
 
-// formats are the values of --output.
 var formats = []string{"table", "wide", "json", "csv", "html"}
 
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{

@@ -156,7 +156,6 @@ type gatherer struct {
 	owners    map[cluster.Key]cluster.Workload
 }
 
-// addAll adds samples until the first error, and returns it.
 func (g *gatherer) addAll(samples iter.Seq2[usage.Sample, error]) error {
 	for sample, err := range samples {
 		if err != nil {

@@ -166,7 +166,6 @@ func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 	return slices.DeleteFunc(pools, func(p capacity.Pool) bool { return !slices.Contains(c.Pools, p.Name) }), nil
 }
 
-// report writes the report and returns an error for the exit code.
 func (c *Config) report(out io.Writer, r *report.Report) error {
 	width, _, isTerminal := process.TerminalSize(out)
 	p := &terminal.Printer{Width: width, Colour: isTerminal && !c.NoColour && os.Getenv("NO_COLOR") == ""}
@@ -182,7 +181,6 @@ func (c *Config) report(out io.Writer, r *report.Report) error {
 	return nil
 }
 
-// failures returns why --fail-on applies.
 func (c *Config) failures(p *capacity.Plan) []string {
 	today := capacity.DayOf(p.Now)
 	var out []string

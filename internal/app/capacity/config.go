@@ -86,7 +86,6 @@ func (c *Config) Validate() error {
 
 const maxLeadTime = 730 // days
 
-// fromPrometheus reports whether the history is read from Prometheus.
 func (c *Config) fromPrometheus() bool {
 	return c.Source == sourcePrometheus || c.Source == sourceAuto && c.GivenURL() != ""
 }

@@ -96,7 +96,6 @@ func CompleteFromCluster(c *cobra.Command) {
 	}
 }
 
-// clusterOf returns the cluster that the flags of a command select.
 func clusterOf(c *cobra.Command) kube.Config {
 	value := func(flag string) string {
 		if f := c.Flags().Lookup(flag); f != nil {

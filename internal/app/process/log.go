@@ -48,7 +48,6 @@ var klogFlags = []struct {
 	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging.", false},
 }
 
-// given reports whether a flag is on the command line.
 func (c *LogConfig) given(flag string) bool { return c.fs != nil && c.fs.Changed(flag) }
 
 // noEffect ends the help of flags that are accepted and ignored.

@@ -86,7 +86,6 @@ func (b *book) advise(w *workload) []cluster.Advice {
 	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 
-// target returns the recommendation for a container, or an empty one.
 func target(advice []cluster.Advice, container string) cluster.Resources {
 	if a := cluster.Find(advice, func(a *cluster.Advice) bool { return a.Container == container }); a != nil {
 		return a.Target
@@ -140,7 +139,6 @@ func (b *book) adviseStored(w *workload) []cluster.Advice {
 	})
 }
 
-// storedEvidence returns what the stored history of a container shows.
 func (b *book) storedEvidence(w *workload, container string) review.Evidence {
 	e := review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.Now)
 	if b.scene.unread && w.vpa != nil {

@@ -79,7 +79,6 @@ type job struct {
 // readingInterval is the time between two readings of the Metrics API. The recommender has the same.
 const readingInterval = time.Minute
 
-// window returns the length of the history.
 func (c *Config) window() time.Duration {
 	d, err := model.ParseDuration(c.History)
 	if err != nil {
@@ -260,7 +259,6 @@ func (j *job) books(s *scene) []*book {
 	return out
 }
 
-// readStored returns the subjects according to what the cluster has stored.
 func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {
 	history, err := readStored(ctx, clients, j.config.onlyNamespace(), s)
 	if err != nil {
@@ -294,7 +292,6 @@ func (j *job) allSubjects(
 	return out
 }
 
-// subject returns a container of a workload without evidence.
 func (j *job) subject(s *scene, w *workload, container string, books []*book, advice [][]cluster.Advice) review.Subject {
 	out := review.Subject{Workload: w.key, Container: container}
 	if w.vpa != nil {
@@ -360,7 +357,6 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
 }
 
-// report writes the report and returns an error for the exit code.
 func (j *job) report(s *scene, subjects []review.Subject) error {
 	r, o := j.review(s, subjects)
 	young := slices.ContainsFunc(r.Rows, func(r *review.Row) bool { return !r.Young.Has.Empty() })

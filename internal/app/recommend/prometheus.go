@@ -116,7 +116,6 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 	return j.subjects(c), nil
 }
 
-// explained adds the remedy to an error of Prometheus.
 func explained(err error) error {
 	var e *survey.Error
 	if errors.As(err, &e) && e.Remedy() != "" {

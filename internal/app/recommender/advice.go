@@ -126,7 +126,6 @@ func (r *recommender) adviseOne(now time.Time, v *view, a *cluster.Autoscaler) a
 	return adv
 }
 
-// advice returns the new status of an autoscaler.
 func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advice {
 	choice := r.catalog.Of(a)
 	assignment, conflicts := v.assignments.Conflict(a, choice)

@@ -56,7 +56,6 @@ type SizingConfig struct {
 	RoleHistory                          time.Duration // --role-history; 0: there are no groups
 }
 
-// params returns the parameters of the default profile.
 func (s *SizingConfig) params() recommend.Params {
 	p := s.Params
 	p.RoundMillicores = int64(s.RoundCPUMillicores)
@@ -204,7 +203,6 @@ func (c *Config) HasPrometheus() bool {
 	return c.Storage == "prometheus" || c.given("prometheus-address")
 }
 
-// given reports whether a flag is on the command line.
 func (c *Config) given(flag string) bool { return c.flags != nil && c.flags.Changed(flag) }
 
 // SeesAllPods reports whether the recommender knows all pods of the cluster, and reads the usage of all.

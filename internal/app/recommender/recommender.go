@@ -49,7 +49,6 @@ type sampler interface {
 	Samples(context.Context) ([]usage.Sample, error)
 }
 
-// dependencies are what a recommender needs of its environment.
 type dependencies struct {
 	world    world
 	lister   profileLister
@@ -310,7 +309,6 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	}
 }
 
-// readProfiles updates the catalog.
 func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot *cluster.Snapshot) {
 	r.profiles.read(ctx)
 	r.catalog.Forget(now, snapshot.Autoscalers)

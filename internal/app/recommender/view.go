@@ -24,7 +24,6 @@ type view struct {
 	limits   memo[usage.Ref, int64] // memoryLimit
 }
 
-// podsSeen summarizes the pods of a workload.
 type podsSeen struct {
 	live    int            // number of live pods
 	begun   bool           // a pod is not pending

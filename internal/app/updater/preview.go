@@ -40,7 +40,6 @@ func SettingsOf(c Config) *Settings {
 	return &Settings{c}
 }
 
-// previewFlags are the flags of the updater that determine its decisions.
 var previewFlags = []string{
 	"updater-interval", "min-replicas", "eviction-tolerance", "pod-update-threshold", "in-recommendation-bounds-eviction-lifetime-threshold",
 	"evict-after-oom-threshold", "in-place-skip-disruption-budget", "replacement-must-fit", "max-change-per-hour-namespace",
@@ -98,7 +97,6 @@ func (s *Settings) WatcherOptions() watcher.Options {
 	})
 }
 
-// previewWorld is the state of the cluster that Preview reads.
 type previewWorld interface {
 	world
 	Surging() []cluster.Workload

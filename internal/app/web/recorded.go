@@ -32,7 +32,6 @@ const (
 // the queries may take.
 var freshRecording = freshness{age: 5 * time.Minute, stale: time.Hour, patience: 3 * time.Second, limit: 2 * queryTimeout}
 
-// queryTimeout bounds the queries for one workload.
 const queryTimeout = 10 * time.Second
 
 // failureAge is how long a failure is shown before Prometheus is asked again.

@@ -264,7 +264,6 @@ func (s *source) prefetch(ctx context.Context) {
 	_, _, _ = s.plan.get(ended, freshPlan, s.readPlan)
 }
 
-// readPlan returns the CapacityPlan, nil if the cluster has none.
 func (s *source) readPlan(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 	if s.plans == nil {
 		return nil, nil

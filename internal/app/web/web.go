@@ -36,7 +36,6 @@ import (
 	"podfit.dev/podfit/internal/edge/web"
 )
 
-// settings are the flags of "podfit web".
 type settings struct {
 	common     process.Common
 	web        Config

@@ -48,7 +48,6 @@ func (a value) above(b value) bool {
 // rounded returns the highest possible amount if sign is 1, and the lowest if it is -1.
 func (a value) rounded(sign int64) int64 { return a.v + sign*a.off }
 
-// plus returns the sum of two values that are set.
 func (a value) plus(b value) value { return value{v: integer.Sum(a.v, b.v), off: a.off + b.off} }
 
 // A pair is a request and a limit of one resource.
@@ -116,7 +115,6 @@ func (r rule) isBelowMin(a value) bool {
 	return low.set && low.above(a)
 }
 
-// isAboveMax reports whether an amount is above the maximum.
 func (r rule) isAboveMax(a value) bool {
 	high := r.high
 	if a.fitted {

@@ -41,7 +41,6 @@ func fitTo(points []Point) fit {
 	return f
 }
 
-// line fits the line to the points without the season.
 func (f *fit) line(points []Point) {
 	values := make([]float64, len(points))
 	for i := range points {

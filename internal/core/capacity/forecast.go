@@ -168,7 +168,6 @@ func aboveSince(points []Point, in *Input, share float64, today Day) Day {
 	return since
 }
 
-// predict fills the lines.
 func (o *Outlook) predict(points []Point, known []Step, today Day) {
 	first := points[0].Day
 	last := points[len(points)-1].Day

@@ -297,7 +297,6 @@ func (a *acceptor) holds(requests cluster.Resources) bool {
 	return a.unknown || requests.CPU <= a.most.CPU && requests.Memory <= a.most.Memory
 }
 
-// finish returns the pools, sorted by name.
 func (m *measurer) finish() []Pool {
 	for i := range m.Nodes {
 		n := &m.Nodes[i]

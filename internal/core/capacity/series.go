@@ -50,7 +50,6 @@ func since(points []Point, from Day) []Point {
 	return points[i:]
 }
 
-// median returns the median of values, which it sorts; 0 without values.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

@@ -48,7 +48,6 @@ func findSteps(points []Point) []Step {
 	return stepsOf(found)
 }
 
-// stepsOf returns the steps with some amounts by day, sorted.
 func stepsOf(amounts map[Day]float64) []Step {
 	out := make([]Step, 0, len(amounts))
 	for day, amount := range amounts {

@@ -220,7 +220,6 @@ func (u *containerUsage) isSolved(request int64) bool {
 	return request <= 0 || request > int64(u.request) && u.mean*1000 <= float64(request)
 }
 
-// usageOf returns the usage of a live pod, or nil.
 func (m *Monitor) usageOf(p *cluster.Pod) *podUsage {
 	pod := m.pods[p.Key]
 	if pod == nil || pod.uid != p.UID || !p.Live() {

@@ -296,7 +296,6 @@ func (g *Group) Reason(h Health) decision.Reason {
 	return decision.Reason{Code: decision.BudgetSpent, Have: g.Spent + g.Revived + g.Replaced, Want: g.Wanted, Text: g.from}
 }
 
-// addSpends adds what earlier passes have spent to the groups.
 func (c *Counter) addSpends(groups map[cluster.Workload]*Group, pods []*cluster.Pod) {
 	if c.Limits.Window == 0 {
 		return

@@ -71,7 +71,6 @@ func nodeFacts(in *Input) []string {
 	return out
 }
 
-// node returns the node of the subject, or nil.
 func (in *Input) node() *cluster.Node {
 	if in.Subject.Kind != OfNode {
 		return nil
@@ -234,7 +233,6 @@ func unready(in *Input) []string {
 	return out
 }
 
-// resizeStates are the words for resizes that are not done.
 var resizeStates = map[cluster.ResizeState]string{
 	cluster.ResizeDeferred: "Deferred", cluster.ResizeInfeasible: "Infeasible", cluster.ResizeInProgress: "InProgress",
 	cluster.ResizeError: "Error", cluster.ResizeUnknown: "unknown",

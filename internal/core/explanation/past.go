@@ -26,7 +26,6 @@ type record struct {
 	text string
 }
 
-// eventRecords returns the events until a time, the newest last.
 func eventRecords(in *Input, until time.Time) []record {
 	var out []record
 	for _, e := range withoutTwins(in.Events) {

@@ -38,7 +38,6 @@ func (in *Input) extremes(container string, res cluster.Resource) (low, high usa
 	return slices.MinFunc(of, ascending), slices.MaxFunc(of, ascending)
 }
 
-// value returns the usage of one resource, in cores or bytes.
 func value(s usage.Sample, res cluster.Resource) float64 { return cluster.Pick(res, s.CPU, s.Memory) }
 
 // history returns how much usage of each container is stored, of the length that the recommender keeps; nothing if that is not known.

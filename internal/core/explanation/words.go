@@ -51,7 +51,6 @@ func (in *Input) kubectl(words ...string) string {
 	return kubectl(ns, words...)
 }
 
-// kubectl returns a command in a namespace, or without one.
 func kubectl(namespace string, words ...string) string {
 	out := "kubectl"
 	if namespace != "" {

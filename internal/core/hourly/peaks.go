@@ -99,7 +99,6 @@ func (p *Peaks) raise(hour int32, level Level) bool {
 	return false
 }
 
-// advance moves the end of the ring to an hour.
 func (p *Peaks) advance(end int32) {
 	if end <= p.end {
 		return

@@ -15,7 +15,6 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// canaryRecords are the states of the workloads with canaries.
 type canaryRecords struct {
 	canaries map[cluster.Workload]rollout.State
 }

@@ -23,7 +23,6 @@ type podRef struct {
 	name     string
 }
 
-// note records which pod a UID belongs to.
 func (l *Ledger) note(p *cluster.Pod) { l.pods[p.UID] = podRef{p.Workload(), p.Name} }
 
 // forgetPods forgets pods without a record. A record whose pod turns out to be in another namespace is removed first: it comes from
@@ -141,7 +140,6 @@ func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
 	}
 }
 
-// exportPods adds the records of pods to the states of their workloads.
 func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *State) {
 	add := func(uid string, p PodState) {
 		ref := l.pods[uid]

@@ -22,7 +22,6 @@ type resize struct {
 	part        bool // the rest of the increase follows
 }
 
-// resizeRecords are the last resize of each pod.
 type resizeRecords struct {
 	resizes map[string]resize // by pod UID
 }

@@ -56,7 +56,6 @@ type Lease struct {
 	Duration time.Duration // after it, another replica may take the lease over
 }
 
-// fresh reports whether the holder has renewed the lease in time.
 func (l *Lease) fresh(now time.Time) bool {
 	return l.Found && l.Holder != "" && now.Sub(l.Renewed) < max(4*l.Duration, time.Minute)
 }
@@ -148,7 +147,6 @@ func (f *Facts) stored() string {
 	return fmt.Sprintf("Usage was last stored on %s UTC, as of %s UTC.", f.Stored.UTC().Format(form), f.Looked.UTC().Format(form))
 }
 
-// loop returns the health of a loop of this process.
 func (f *Facts) loop(l Loop) Part {
 	switch {
 	case l.Active.IsZero():

@@ -20,7 +20,6 @@ type RequestStep struct {
 	Requests  cluster.Resources
 }
 
-// maxSteps bounds the steps of a container.
 const maxSteps = 200
 
 // RequestSteps returns how the requests of a workload changed, the oldest first: by the creation of its pods, and by the resizes that the

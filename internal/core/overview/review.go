@@ -46,7 +46,6 @@ func SurplusOf(w *World, o *Overview) *Surplus {
 	return out
 }
 
-// subjectsOf returns the containers that have a recommendation.
 func subjectsOf(w *World, o *Overview) []review.Subject {
 	governors := Governors(w.Snapshot, w.StartupBoost)
 	places := make(map[usage.Ref][]review.Place, len(o.Rows))

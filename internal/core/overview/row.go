@@ -34,7 +34,6 @@ func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 	return row
 }
 
-// container returns a container of the row, and adds it if it is new.
 func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container {
 	at, known := slices.BinarySearchFunc(r.Containers, name, func(c *Container, name string) int { return strings.Compare(c.Container, name) })
 	if known {
@@ -173,7 +172,6 @@ func (c *Container) within(requests cluster.Resources) bool {
 	return true
 }
 
-// count counts a pod with these requests and limits.
 func (c *Container) count(requests, limits cluster.Resources) {
 	sets := c.pods.sets
 	for i := range sets {

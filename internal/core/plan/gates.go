@@ -21,7 +21,6 @@ var rulesOfPodfit = map[gate.Name]bool{
 	gate.Frequency: true, gate.EvictionRefusal: true, gate.ResizeRefusal: true, gate.Protection: true,
 }
 
-// run returns the reason of a check that applies and blocks.
 func (t *decider) run(c *check) (decision.Reason, bool) {
 	if t.b.UpstreamRules && rulesOfPodfit[c.gate] {
 		return decision.Reason{}, false

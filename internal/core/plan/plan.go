@@ -216,7 +216,6 @@ type entry struct {
 	gates      []gate.Gate // of World.Explained: the results of the checks
 }
 
-// attempt returns the action of a decision that was tried, for the ledger.
 func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 	a := ledger.Attempt{
 		Pod: tried.Pod, Autoscaler: tried.Autoscaler.Key, Do: tried.Do, With: tried.With, Rescue: tried.Rescue,

@@ -10,7 +10,6 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// rulesOf returns the rules for the time of changes of an autoscaler.
 func (w *World) rulesOf(a *cluster.Autoscaler) rollout.Rules {
 	if r, ok := w.Rules[a.Key]; ok {
 		return r

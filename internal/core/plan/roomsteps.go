@@ -99,7 +99,6 @@ func (s *roomMaker) tryResize(d *entry) bool {
 	return d.Do == decision.Resize
 }
 
-// applyPart makes a pod grow by a part.
 func (s *roomMaker) applyPart(d *entry, step room.Step) {
 	with, ok := s.occupancy.Part(d.Decision, step)
 	if !ok || d.Do == decision.Leave && !s.tryResize(d) {

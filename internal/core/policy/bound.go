@@ -64,7 +64,6 @@ type lookedAt struct {
 	before []cluster.Resources // targets before the present step
 }
 
-// begin starts with the targets of the fits.
 func (x *lookedAt) begin(fits []Fitted) {
 	if x != nil {
 		x.bounds = make([][]Bound, len(fits))

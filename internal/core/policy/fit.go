@@ -85,7 +85,6 @@ func (f fitting) through(steps []step) fitting {
 	return f
 }
 
-// sized returns the sizes after all steps.
 func (f fitting) sized() []Fitted {
 	fits := f.through(targetSteps[:]).through(sizeSteps[:]).fits
 	if keepsScalePoints(f.a, f.p, fits) {

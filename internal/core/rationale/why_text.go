@@ -120,7 +120,6 @@ var alwaysShown = map[derivation.StepName]bool{
 	derivation.StepSecondDay: true, derivation.StepLongSecond: true, derivation.StepSpread: true, derivation.StepMargin: true,
 }
 
-// figure returns the first column of a step.
 func figure(s *derivation.Step, res cluster.Resource) string {
 	amount := wording.Figure(res, s.Amount)
 	switch s.Operation {
@@ -351,7 +350,6 @@ func (w *Why) nodeLine() Line {
 	return Line{}
 }
 
-// result is the line with the size and its bounds.
 func (w *Why) result() Line {
 	line := Line{Figure: "= " + wording.Figure(w.Resource, float64(w.Size.requestOr(w.Range.Target)))}
 	if texts := w.BoundTexts(); len(texts) > 0 {

@@ -54,7 +54,6 @@ func (p *BusyParams) starts(sample *usage.Sample) bool {
 	return p.Startup > 0 && sample.Ran.Started > 0 && age >= 0 && age <= int64(p.Startup/time.Second)
 }
 
-// busy reports whether a time is in the configured hours.
 func (p *BusyParams) busy(at time.Time) bool {
 	if p.Zone == nil {
 		return p.Hours.Has(at.UTC().Hour())
@@ -128,7 +127,6 @@ type Busy struct {
 	busy     Hours           // detected for the current day, UTC
 }
 
-// request returns the decided level.
 func (m *Busy) request() *held { return &m.Memo.cpu }
 
 func newBusyHours(p BusyParams) *busyHours {

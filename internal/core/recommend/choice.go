@@ -76,7 +76,6 @@ func (c *choice) turn(period int, level [arms]float64, known bool) {
 // cpuArms are the look-back windows of CPU, relative to Window.
 var cpuArms = [arms]float64{1, 1.5, 1.0 / 3}
 
-// window returns the look-back window of an arm, in hours.
 func (r *CPURule) window(arm uint8) int { return max(int(cpuArms[arm]*r.Window.Hours()+0.5), 1) }
 
 // longest returns the longest look-back window, in hours.

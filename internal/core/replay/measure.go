@@ -201,7 +201,6 @@ type meter struct {
 	podSeconds        float64 // pods, integrated over the measured days
 }
 
-// request returns the effective request, 0 if there is none.
 func (m *meter) request() float64 {
 	if m.next == 0 {
 		return 0

@@ -117,7 +117,6 @@ func newRun(workload *Workload, profile recommend.Profile) *run {
 	return state
 }
 
-// podNamed returns a running pod of the workload.
 func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start time.Time) *cluster.Pod {
 	return &cluster.Pod{
 		Key: key, UID: key.Namespace + "/" + key.Name, Controller: r.w.Key, Top: r.w.Key, Node: "node",

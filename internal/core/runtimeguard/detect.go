@@ -68,7 +68,6 @@ func (c *Container) bound() {
 	c.Words = c.Words[:min(len(c.Words), MostWords)]
 }
 
-// kind returns the runtime of the container, and by what it was detected.
 func (c *Container) kind() (cluster.RuntimeKind, cluster.RuntimeEvidence) {
 	if kind, ok := labelValues[c.Label]; ok {
 		return kind, cluster.ByLabel

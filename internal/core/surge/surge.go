@@ -148,7 +148,6 @@ func (v *view) end(do Step, kind decision.RefusalKind, text string) Move {
 	return Move{Do: do, Unmark: marked, Pod: v.old, Failed: &decision.Refusal{Kind: kind, Text: text}}
 }
 
-// isMarked reports whether the pod to remove has the lowest deletion cost.
 func (v *view) isMarked() bool { return v.old.DeletionCost == cluster.LowestDeletionCost }
 
 // isLate reports whether the deadline has passed. A deadline that is too far in the future was written with another clock.

@@ -158,7 +158,6 @@ func (s *ContainerHistory) succeed(from *ContainerHistory, c *clock) error {
 	return err
 }
 
-// first returns the time of the first sample, or 0.
 func (s *ContainerHistory) first() int64 {
 	if s.cpu.first == 0 || s.memory.first == 0 {
 		return cmp.Or(s.cpu.first, s.memory.first, s.oomAt)

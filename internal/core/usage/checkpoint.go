@@ -211,7 +211,6 @@ func joined(a, b *histogram.Histogram) (histogram.Histogram, error) {
 // anyLead marks a time that may be in the future without limit. It is moved to the present.
 const anyLead = time.Duration(-1)
 
-// load validates a checkpoint and returns its parts.
 func (b *Store) load(w cluster.Workload, container string, checkpoint Checkpoint) (cpu, memory histogram.Histogram, samples seen, err error) {
 	rules := &b.rules
 	if s := b.Series(w, container); s != nil {

@@ -18,7 +18,6 @@ import "time"
 // and accept samples that are older than the newest by maxLead.
 const maxLead = 48 * time.Hour
 
-// clock is the present of a Store.
 type clock struct {
 	now    int64 // Unix nanoseconds; 0 until the first Tick
 	latest int64 // the highest value of now since it was last set back

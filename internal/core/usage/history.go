@@ -90,7 +90,6 @@ func (c Checkpoint) Carry() Checkpoint {
 	return c
 }
 
-// history returns the model state in an extra.
 func (x *extra) history() History {
 	if len(x.extension) == 0 {
 		return History{}
@@ -281,7 +280,6 @@ func (s *ContainerHistory) replace(create func() Extension) bool {
 	return err == nil && s.extension.UnmarshalBinary(data) == nil
 }
 
-// packedForm is the form of a History that is a whole checkpoint.
 const packedForm = "checkpoint/1"
 
 // Pack returns all stored history of a container as one History, for groups of pods: they have no checkpoint, because upstream would take it for that

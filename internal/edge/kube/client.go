@@ -90,7 +90,6 @@ func InCluster() bool {
 	return !errors.Is(err, rest.ErrNotInCluster)
 }
 
-// rules returns where the kubeconfig is searched for.
 func (c Config) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig

@@ -240,7 +240,6 @@ func Assumed() review.Prices {
 // ErrNoPrices is returned if a Prometheus has no metrics of OpenCost.
 var ErrNoPrices = errors.New("it has no series node_cpu_hourly_cost and node_ram_hourly_cost")
 
-// openCostTimeout is the timeout of the two queries.
 const openCostTimeout = 30 * time.Second
 
 // OpenCost returns the prices of nodes according to OpenCost's metrics node_cpu_hourly_cost and node_ram_hourly_cost (of a GiB) in a

@@ -104,7 +104,6 @@ func (c *checker) whole(path string, v *int32, to *int) {
 	}
 }
 
-// oneOf checks a field that has one of two values, or none.
 func (c *checker) oneOf(path, value, first, second string) {
 	if value != "" && value != first && value != second {
 		c.problem("spec.%s must be %s or %s, got %q", path, first, second, value)
@@ -250,7 +249,6 @@ func floors(part string, f *v1alpha1.Floors, p *recommend.Params, c *checker) {
 	c.number(part+".floorMiB", f.FloorMiB, &p.FloorMegabytes)
 }
 
-// histogram returns a profile based on default.
 func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.Profile {
 	p := recommend.DefaultParams()
 	c.number("histogram.margin", h.Margin, &p.Margin)
@@ -427,7 +425,6 @@ func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
 	}
 }
 
-// ensemble returns a profile based on autopilot.
 func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Profile {
 	r := recommend.Autopilot()
 	weights("ensemble.cpu", e.CPU, &r.CPU, c)
@@ -437,7 +434,6 @@ func ensemble(name, about string, e *v1alpha1.Ensemble, c *checker) recommend.Pr
 	return p
 }
 
-// weights sets the cost weights of one resource.
 func weights(path string, w *v1alpha1.Weights, r *autopilot.Weights, c *checker) {
 	if w == nil {
 		return

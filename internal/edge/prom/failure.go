@@ -31,7 +31,6 @@ func (e *QueryError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *QueryError) Unwrap() error { return e.Err }
 
-// failed returns the error of a query with the cause and the remedy.
 func failed(query string, err error) error {
 	refused, ok := errors.AsType[*refusedError](err)
 	return &QueryError{Query: query, Refused: ok && refused.kind != badResponse, Err: explained(err)}
@@ -53,7 +52,6 @@ func IsTooLarge(err error) bool {
 	return false
 }
 
-// explained returns an error of the client with its remedy.
 func explained(err error) error {
 	var response *responseError
 	var refused *refusedError

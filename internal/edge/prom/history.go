@@ -21,7 +21,6 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
-// queryRange is the maximum time range of one query.
 const queryRange = 24 * time.Hour
 
 // Length returns the configured length of the history.

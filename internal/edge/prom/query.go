@@ -30,7 +30,6 @@ type span struct {
 	Step       time.Duration
 }
 
-// ranged sends a range query, and calls each for each series.
 func (c *Client) ranged(ctx context.Context, query string, r span, limit int64, each func(*answer.Series) error) error {
 	values := url.Values{"query": {query}, "start": {unix(r.Start)}, "end": {unix(r.End)}, "step": {strconv.FormatFloat(r.Step.Seconds(), 'f', -1, 64)}}
 	return c.query(ctx, "query_range", values, []string{"matrix"}, limit, each)

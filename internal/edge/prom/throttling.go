@@ -25,7 +25,6 @@ const (
 	allPeriods       = "container_cpu_cfs_periods_total"
 )
 
-// partLabel is the label with which the query marks its parts.
 const partLabel = "podfit_part"
 
 // Throttling returns the CPU periods of the containers that a query selects, sorted by name. It sends one request. Without data, the result
@@ -50,7 +49,6 @@ func (c *Client) Throttling(ctx context.Context, q rollout.ThrottlingQuery, now 
 	return sorted(byName, func(a, b rollout.ContainerThrottling) int { return cmp.Compare(a.Container, b.Container) }), nil
 }
 
-// setPart sets the value of the part that a series has.
 func setPart(labels map[string]string, v float64, parts map[string]*float64) {
 	if to := parts[labels[partLabel]]; to != nil {
 		*to = v

@@ -66,7 +66,6 @@ func costTitle(p replay.Prices) string {
 	return p.Currency + " per month"
 }
 
-// summary returns the part of an outcome about one resource.
 func summary(o replay.Outcome, res cluster.Resource) replay.Summary {
 	if res == cluster.CPU {
 		return o.CPU

@@ -55,7 +55,6 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	return page.Write(w, d)
 }
 
-// tableOf returns a table with a row for each recommender.
 func tableOf(c *replay.Comparison, best []int, titles []string, cells func(i int) []string) *page.Table {
 	t := &page.Table{Columns: []page.Column{{}}, Class: "numbers"}
 	for _, title := range titles {

@@ -120,7 +120,6 @@ func usageChart(w *replay.WorkloadResult, container int, res cluster.Resource) t
 	return image.HTML()
 }
 
-// requests returns the requests of one container over time.
 func requests(changes []replay.Change, container int, res cluster.Resource, last int64) (out []chart.Point) {
 	for _, change := range replay.ChangesOf(changes, container, res) {
 		if change.At <= last {

@@ -36,7 +36,6 @@ func verdict(c *replay.Comparison) string {
 	return winning(c) + " " + budgetSource(c)
 }
 
-// winning returns one sentence that names the winner.
 func winning(c *replay.Comparison) string {
 	limits := "within " + strings.Join(limits(c), " and ")
 	within := 0

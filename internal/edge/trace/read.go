@@ -29,7 +29,6 @@ import (
 	"podfit.dev/podfit/internal/core/replay"
 )
 
-// header names the columns of a trace.
 var header = [...]string{"time", "namespace", "kind", "name", "pod", "container", "cpu_cores", "memory_bytes"}
 
 // The columns, as indices of header.

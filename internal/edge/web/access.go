@@ -156,7 +156,6 @@ func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *re
 	return nil, &refusal{http.StatusUnauthorized, "The API server refused the token. It may have expired.", nil}
 }
 
-// bearer returns the token of a request, "" if there is none.
 func bearer(r *http.Request) string {
 	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)

@@ -101,7 +101,6 @@ func unpack() *bundle {
 	return b
 }
 
-// asset sends a file.
 func (h *handler) asset(w http.ResponseWriter, r *http.Request, name string) {
 	a, ok := bundled().assets[name]
 	if !ok {

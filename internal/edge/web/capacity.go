@@ -19,7 +19,6 @@ type planView struct {
 	Problem string     `json:"problem,omitempty"` // why it cannot be read
 }
 
-// planLine is one resource of one pool.
 type planLine struct {
 	Pool       string                       `json:"pool"`
 	Resource   string                       `json:"resource"`

@@ -316,7 +316,6 @@ type activityView struct {
 	Entries []entryView   `json:"entries"`
 }
 
-// reasonCount is how often a reason occurs.
 type reasonCount struct {
 	Reason  string `json:"reason"`
 	Entries int    `json:"entries"`

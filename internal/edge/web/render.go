@@ -20,7 +20,6 @@ import (
 	document "podfit.dev/podfit/internal/look/page"
 )
 
-// functions are those that templates call.
 var functions = template.FuncMap{
 	"amount":  formatAmount,
 	"cores":   func(a amounts) string { return wording.Number(float64(a.r.CPU) / 1000) },

@@ -138,7 +138,6 @@ func (o *client) move(conn net.Conn, to *list.List) {
 	o.states[conn] = p
 }
 
-// markReviewed records that a connection has carried a review.
 func (c *connections) markReviewed(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

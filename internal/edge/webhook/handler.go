@@ -61,7 +61,6 @@ type Options struct {
 	Nodes nodes
 }
 
-// profiles are the names of all profiles, from memory.
 type profiles interface {
 	// Similar returns the profile of which a recommender name is probably a misspelling, or "".
 	Similar(recommender string) string

@@ -16,7 +16,6 @@ import (
 	"podfit.dev/podfit/internal/core/fleet"
 )
 
-// nodes are the nodes of the cluster, from memory.
 type nodes interface {
 	// Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
 	Sizes(*corev1.Pod) *fleet.Sizes

@@ -117,7 +117,6 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	return json.Marshal(ops)
 }
 
-// logKept logs that a new pod keeps a CPU limit.
 func (h *Handler) logKept(a *cluster.Autoscaler, p *corev1.Pod, kept []policy.KeptCPULimit) {
 	if len(kept) == 0 {
 		return
@@ -234,7 +233,6 @@ func (o *operations) annotate(name, value string) {
 // pointer escapes a name for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// size sets the size and the variables of the container at a path.
 func (o *operations) size(s *newSize, at string, c *corev1.Container) {
 	for _, original := range s.originals {
 		if original.Container == c.Name {
@@ -273,7 +271,6 @@ func (o *operations) container(at string, c *corev1.Container, f *policy.Fitted)
 	o.amounts(at+"/limits", r.Limits == nil, f.Limits)
 }
 
-// podLevel sets the resources of the pod as a whole.
 func (o *operations) podLevel(p *corev1.Pod, fits []policy.Fitted) {
 	if len(fits) == 0 || fits[0].PodLevel == nil || p.Spec.Resources == nil {
 		return

@@ -42,7 +42,6 @@ type Reporter struct {
 	kernels  map[string]string // by node; nil: not determined yet
 }
 
-// textKey is a condition of a VPA.
 type textKey struct {
 	key  cluster.Key
 	kind string
@@ -57,7 +56,6 @@ type text struct {
 	isUsed     bool // in the current pass
 }
 
-// problems are those of the containers of a workload.
 type problems struct {
 	isGone        bool // there is no live pod
 	above         []judge.Excess
@@ -187,7 +185,6 @@ func (r *Reporter) throttlingOf(now time.Time, w cluster.Workload, pods []*clust
 
 func isRunning(p *cluster.Pod) bool { return p.Live() && p.Phase == cluster.Running }
 
-// isAbout reports whether one of the measured pods lives.
 func isAbout(measured []judge.Throttling, pods []*cluster.Pod) bool {
 	names := cluster.SetOf(measured, func(t judge.Throttling) string { return t.Pod })
 	return len(names) > 0 && slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Live() && names[p.Name] })
@@ -213,7 +210,6 @@ func (r *Reporter) condition(now time.Time, a *cluster.Autoscaler, kind string, 
 	return out
 }
 
-// nodesWithSpare returns the nodes that are known to have spare CPU.
 func (r *Reporter) nodesWithSpare(s *cluster.Snapshot) map[string]bool {
 	if !r.whole || r.samples == nil {
 		return nil

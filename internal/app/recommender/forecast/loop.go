@@ -91,7 +91,6 @@ type Loop struct {
 	backfill  backfill
 }
 
-// written is what the object contains.
 type written struct {
 	at       time.Time
 	sum      uint64 // of the whole status
@@ -171,7 +170,6 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 	}
 }
 
-// history returns the history of a pool, a new one if there is none.
 func (l *Loop) history(pool string) *capacity.History {
 	h := l.histories[pool]
 	if h == nil {

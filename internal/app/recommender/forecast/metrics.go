@@ -39,7 +39,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// publish replaces all values.
 func (m *Metrics) publish(p *capacity.Plan) {
 	all := []*process.SnapshotGauge{m.capacity, m.withoutLargest, m.requested, m.recoverable, m.largestPod, m.reaches, m.reachesLatest, m.order, m.available, m.growth}
 	next := make(map[*process.SnapshotGauge]*prometheus.GaugeVec, len(all))

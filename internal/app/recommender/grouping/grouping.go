@@ -42,7 +42,6 @@ type Book struct {
 	began             time.Time                           // the first pass
 }
 
-// grouped is a workload and its roles.
 type grouped struct {
 	Workload
 	roles []string // sorted, at most cluster.MaxGroups

@@ -139,7 +139,6 @@ type candidateWorkload struct {
 	name     *regexp.Regexp  // matches the names of its pods
 }
 
-// hasSelector reports whether the selector is known and not empty.
 func (c *candidateWorkload) hasSelector() bool {
 	requirements, known := c.selector.Requirements()
 	return known && len(requirements) > 0

@@ -67,7 +67,6 @@ type Provider struct {
 	mu       sync.Mutex                   // guards listed while pods are changed
 }
 
-// way is one way to ask for capacity.
 type way struct {
 	client  Client
 	checked time.Time // when Available was last called

@@ -102,7 +102,6 @@ func Paused(governed []cluster.Governed, why string) map[cluster.Key]Summary {
 	return out
 }
 
-// explained returns the summary with its reason and message.
 func (s Summary) explained(waiting []*decision.Decision) Summary {
 	s.message = fmt.Sprintf("%d of %d pods need no change.", s.done, s.total)
 	if s.changing > 0 {

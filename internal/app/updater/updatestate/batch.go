@@ -37,7 +37,6 @@ type batch struct {
 	stored  bool          // set before done is closed
 }
 
-// beginBatches groups the workloads of a pass.
 func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []ledger.ActingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

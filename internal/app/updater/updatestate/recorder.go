@@ -418,7 +418,6 @@ func waitUntil(ctx context.Context, drop <-chan struct{}, at time.Time) bool {
 	return false
 }
 
-// releaseAll removes the slots of writes that are dropped.
 func (r *Recorder) releaseAll(dropped []stateUpdate) {
 	for _, w := range dropped {
 		r.turns.release(w.turn)

@@ -152,7 +152,6 @@ func loadHistory(p *v1alpha1.CapacityPoolStatus) *capacity.History {
 	return out
 }
 
-// loadAmount sets an amount if the value of a day is known.
 func loadAmount(to cluster.Resources, res cluster.Resource, values []int64, i int) cluster.Resources {
 	if i >= len(values) || values[i] < 0 || values[i] > maxAmount(res) {
 		return to

@@ -225,7 +225,6 @@ func (w historyWriter) replace(ctx context.Context, at historyAt) error {
 	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, historyStatus(w.content)))
 }
 
-// written records the response to a write.
 func (w historyWriter) written(o *historyObject, err error) error {
 	if err == nil {
 		_, err = w.learnHistories(o, w.workload)

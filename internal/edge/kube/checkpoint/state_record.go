@@ -51,7 +51,6 @@ var (
 	}
 )
 
-// status converts the records in a status.
 func (m *mapping) status(stored *v1alpha1.UpdateStateStatus, own *ledger.State) {
 	part(m, "actingSince", &stored.ActingSince, &own.ActingSince, (*mapping).micro)
 	part(m, "actingNewestPod", &stored.ActingNewestPod, &own.ActingNewest, (*mapping).seconds)

@@ -22,7 +22,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// maxEvents bounds the events that List reads.
 const maxEvents = 2000
 
 // List reads events of a namespace, the newest last, without those of other components with a reason of podfit. The API server keeps them
@@ -50,7 +49,6 @@ func List(ctx context.Context, c *kube.Clients, namespace string) ([]explanation
 	return out, nil
 }
 
-// composed are the reasons of the events that Recorder composes.
 var composed = []string{EvictedByVPA, EvictedPod, InPlaceResizedByVPA, InPlaceResizeSkipped}
 
 // timeOfEvent returns when an event happened last.
@@ -62,7 +60,6 @@ func timeOfEvent(e *corev1.Event) time.Time {
 	return at
 }
 
-// timesOf returns how often the event happened.
 func timesOf(e *corev1.Event) int {
 	if e.Series != nil {
 		return max(1, int(e.Series.Count))

@@ -121,7 +121,6 @@ func (r *Recorder) Autoscaler(a *cluster.Autoscaler, reason, message string) {
 	}, typeOf(reason), reason, message)
 }
 
-// typeOf returns the type of an event about an autoscaler.
 func typeOf(reason string) string {
 	if reason == InvalidAnnotation || reason == Reverted {
 		return corev1.EventTypeWarning

@@ -263,7 +263,6 @@ func (f *Feed) eventReceived(ctx context.Context, w *openWatch, kind watch.Event
 	}
 }
 
-// watchEnded records that a watch is closed.
 func (f *Feed) watchEnded(w *openWatch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -295,7 +294,6 @@ func (f *Feed) markReady() {
 // list. Run must not be called on the same Feed.
 func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
 
-// load lists the collection into a store.
 func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error {
 	list, _, err := pager.New(l.list).ListWithAlloc(ctx, metav1.ListOptions{Limit: kube.PageSize})
 	var objects []runtime.Object

@@ -113,7 +113,6 @@ func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, sta
 	return true, nil
 }
 
-// withStatus returns a copy of the entry with another status.
 func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *autoscalerEntry {
 	parsed := projection.Autoscaler(&v1.VerticalPodAutoscaler{Status: *status})
 	a := *e.Autoscaler

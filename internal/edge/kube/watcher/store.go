@@ -146,7 +146,6 @@ func inPieces(mu sync.Locker, keys iter.Seq[cluster.Key], do func(cluster.Key)) 
 	}
 }
 
-// count returns the number of objects.
 func (s *store[T]) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +186,6 @@ func (x *index[T]) change(before, now *T) {
 	}
 }
 
-// first returns the first object with a target, or nil.
 func (x *index[T]) first(target cluster.Workload) *T {
 	if list := x.of[target]; len(list) > 0 {
 		return list[0]

@@ -230,7 +230,6 @@ func (d *decoding) fields(begin json.Token, do func(key string) error) error {
 	return err
 }
 
-// result decodes the list of series.
 func (d *decoding) result() error {
 	token, err := d.decoder.Token()
 	if err != nil || token == nil {

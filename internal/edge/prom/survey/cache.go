@@ -246,7 +246,6 @@ func (d *cachedDay) write(namespace string, content []byte) error {
 	return err
 }
 
-// encode returns the content of the file of a namespace.
 func (t *table) encode(namespace string) []byte {
 	c := codec.NewEncoder(nil)
 	t.code(c, namespace)

@@ -138,7 +138,6 @@ func promDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) + "s"
 }
 
-// metrics returns the metrics of a measure. One of them is enough.
 func (m Measure) metrics() []string {
 	return [measureCount][]string{
 		CPU: {cpuMetric}, Memory: {memoryMetric}, Kills: {restartsMetric, oomMetric}, Throttled: {periodsMetric}, KilledRequest: {requestsMetric},

@@ -19,7 +19,6 @@ type Pods struct {
 	Names     string // regular expression in RE2 syntax that matches whole names, such as cluster.PodNames returns
 }
 
-// maxContainers is the maximum of containers of one workload.
 const maxContainers = 200
 
 // Peaks returns the hourly peaks of each container of one workload as Read does, the oldest of a container first: the highest value of any

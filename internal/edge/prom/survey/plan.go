@@ -72,7 +72,6 @@ func (q *query) length() (n int) {
 	return n
 }
 
-// span returns the start and the end of the time that the query reads.
 func (q *query) span() (from, to time.Time) {
 	return q.day.Add(time.Duration(q.from) * time.Hour), q.day.Add(time.Duration(q.to) * time.Hour)
 }

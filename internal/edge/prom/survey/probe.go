@@ -25,7 +25,6 @@ const settled = 10 * time.Minute
 // rulesDelay is the time in which a recording rule stores the owner of a new pod.
 const rulesDelay = 5 * time.Minute
 
-// clusterLabel is the usual label for the cluster of a series.
 const clusterLabel = "cluster"
 
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced

@@ -292,7 +292,6 @@ func (r *reading) gaps(q query, err error) []Gap {
 	return cluster.Each(q.namespaces, func(name *string) Gap { return Gap{Namespace: *name, From: from, To: to, Measure: q.measure, Err: err} })
 }
 
-// unread returns the gaps of jobs that did not start.
 func (r *reading) unread(jobs []job, err error) (out []Gap) {
 	for _, j := range jobs {
 		for _, q := range r.plan.queries(j.group, j.day, r.plan.MaxSamples) {

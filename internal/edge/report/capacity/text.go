@@ -230,7 +230,6 @@ func notes(r *Report) []string {
 	return out
 }
 
-// head returns the first line.
 func head(r *Report) string {
 	nodes, pods := 0, 0
 	for i := range r.Pools {

@@ -113,7 +113,6 @@ func runLines(e *explanation.Explanation, most int) []string {
 	return out
 }
 
-// changeLines returns the changes of the recommendation, one on each line.
 func changeLines(e *explanation.Explanation) []string {
 	return cluster.Each(e.Changes, func(c *explanation.Change) string {
 		amounts := wording.Amount(c.Resource, c.To)
@@ -244,7 +243,6 @@ func plain(s string) string {
 // figures is the width of the first column of WHY.
 const figures = 10
 
-// why writes how the sizes are computed.
 func (t *text) why(e *explanation.Explanation) {
 	for i := range e.Why {
 		w := &e.Why[i]
@@ -267,7 +265,6 @@ func (t *text) why(e *explanation.Explanation) {
 	}
 }
 
-// several reports whether the sizes of several containers are explained.
 func several(e *explanation.Explanation) bool {
 	return slices.ContainsFunc(e.Why, func(w rationale.Why) bool { return w.Container != e.Why[0].Container })
 }
@@ -369,7 +366,6 @@ func (g *group) Text() string {
 	return strings.Join(texts, " · ")
 }
 
-// steps writes what happens next.
 func (t *text) steps(e *explanation.Explanation) {
 	if len(e.Next)+len(e.IfOn) == 0 {
 		return

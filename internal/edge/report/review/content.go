@@ -260,7 +260,6 @@ func (c *content) figures() []page.Figure {
 	return out
 }
 
-// lists returns the tables of the report.
 func (c *content) lists(wide bool) []page.Section {
 	switch {
 	case c.options.Sort == SortName, c.onlyUsage():

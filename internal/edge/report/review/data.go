@@ -69,7 +69,6 @@ func (c *content) document() document {
 	return d
 }
 
-// all returns the rows in the order of the options.
 func (c *content) all() []*core.Row {
 	switch c.options.Sort {
 	case SortName:
@@ -225,7 +224,6 @@ type groupRow struct {
 	MoneyMonth *float64        `json:"moneyPerMonth,omitempty"`
 }
 
-// groupRows returns the totals by group as data.
 func (c *content) groupRows() []groupRow {
 	return cluster.Each(c.options.Groups.All, func(g *core.Group) groupRow {
 		row := groupRow{Group: *g, Freed: core.QuantitiesOf(g.Freed)}

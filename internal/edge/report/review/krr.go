@@ -82,7 +82,6 @@ type krrValue struct {
 // krrSeverities are KRR's severities, the worst first.
 var krrSeverities = []string{"CRITICAL", "WARNING", "OK", "GOOD", "UNKNOWN"}
 
-// krrJSON writes KRR's JSON format.
 func (p *printer) krrJSON() {
 	out := krrResult{
 		Scans: []krrScan{}, Resources: []string{"cpu", "memory"}, Errors: []any{}, ClusterSummary: map[string]any{},

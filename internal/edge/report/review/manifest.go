@@ -120,7 +120,6 @@ func resourcesOf(row *core.Row) map[string]any {
 	return out
 }
 
-// nested returns a value below fields.
 func nested(path []string, value any) map[string]any {
 	out := map[string]any{path[len(path)-1]: value}
 	for i := len(path) - 2; i >= 0; i-- {
@@ -158,7 +157,6 @@ func (p *printer) patch() {
 // name is the form of the names that Kubernetes permits. Recorded usage may have others.
 var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9.:-]*[a-z0-9])?$`)
 
-// validNames reports whether Kubernetes permits the names of a row.
 func validNames(row *core.Row) bool {
 	return name.MatchString(row.Workload.Namespace) && name.MatchString(row.Workload.Name) && name.MatchString(row.Container)
 }

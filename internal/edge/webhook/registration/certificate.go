@@ -206,7 +206,6 @@ func (c chain) trusted() []*x509.Certificate {
 	return slices.DeleteFunc(all, func(cert *x509.Certificate) bool { return cert == nil })
 }
 
-// newAuthority returns a CA that is valid from now on until a time.
 func newAuthority(now, until time.Time) (authority, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "vpa_webhook_ca"},
@@ -362,7 +361,6 @@ func readCertificates(text []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// contains reports whether a bundle of CAs in PEM contains a CA.
 func contains(bundle []byte, ca *x509.Certificate) bool {
 	certs, _ := readCertificates(bundle)
 	return slices.ContainsFunc(certs, ca.Equal)

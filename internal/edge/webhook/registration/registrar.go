@@ -177,7 +177,6 @@ func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 	return outcome(Removed, "delete", err)
 }
 
-// empty removes the only webhook from a configuration.
 func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (Change, error) {
 	without := live.DeepCopy()
 	without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
