@@ -116,6 +116,11 @@ var noteMessages = []noteMessage{
 		Remedy: "If the pod needs more, raise the quota." + seeQuotas,
 	},
 	{
+		Kind: admissible.LoweredToContainers, Meaning: "The init container would request more than the containers and sidecars of the pod together, which would make the pod larger, so its request was lowered to their sum. " +
+			"Its limit is that of the recommendation. Upstream has no such text.",
+		Remedy: "No action is required. If the init container needs the request, set `minAllowed` for it in the VPA.",
+	},
+	{
 		Kind: admissible.RaisedOutOfBand, Meaning: "The container runs a JVM without CPU limit, and the guard `cpu` is on. A JVM may read a CPU request from 989m to 1000m, or from 2538m to 2562m, " +
 			"as if no request was set, and then uses all cores of the node. So the request was raised to the next amount above the range.",
 		Remedy: "No action is required. To choose the number of processors yourself, set `-XX:ActiveProcessorCount`.",
