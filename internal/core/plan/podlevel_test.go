@@ -95,3 +95,19 @@ func TestPlan_podNeedsLessThanTheSumOfItsTargets_getsWhatItNeedsAsAWhole(t *test
 		}
 	}
 }
+
+func TestPlan_endedInitContainerHasAnotherRecommendation_podIsLeft(t *testing.T) {
+	target := cluster.Amounts(400, 400<<20)
+	for _, mode := range []cluster.Mode{cluster.InPlaceOrRecreate, cluster.Recreate} {
+		w, b := podLevelWorld(mode, target, target, target)
+		p, a := w.Governed[0].Pods[0], w.Governed[0].Autoscaler
+		p.PodLevel = nil
+		p.Containers = append(p.Containers, cluster.Container{Name: "migrate", Index: 0, Role: cluster.Init, Requests: cluster.Amounts(50, 50<<20)})
+		a.Advice = append(a.Advice, a.Advice[0])
+		a.Advice[1].Container = "migrate"
+		p.Containers[1].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-time.Hour), Finished: noon.Add(-time.Minute)}
+		if d := Plan(noon, w, b)[0]; d.Do != decision.Leave || d.Wanted.Code != decision.Fits {
+			t.Errorf("%s: %s because %s; only new pods get the size of an init container", mode, d.Do, d.Wanted)
+		}
+	}
+}
