@@ -188,7 +188,7 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 
 .PHONY: backtest-nodes
 backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
-	@go run ./test/packing/nodes "$(TRACES)" default balanced cost critical busy-hours autopilot
+	@go run ./test/packing "$(TRACES)" default balanced cost critical busy-hours autopilot
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME

@@ -1,12 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packing measures what the requests of a backtest mean for nodes: how many of one size a cluster needs, how often the usage of the
-// pods on a node exceeds it, and how often a container exceeds its memory limit.
-//
-// Pods are placed once a day, by the requests that are known at the start of the day. Packing by the largest request of the coming day would use
-// knowledge of the future; it is reported beside it, because a cluster must have the nodes for it.
-package packing
+package main
 
 import (
 	"cmp"

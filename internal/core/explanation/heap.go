@@ -65,7 +65,7 @@ func (h *Heap) Texts() []string {
 	facts += fmt.Sprintf(", and a ceiling of %s. Beside it the container uses %s at most. Collections take %s %% of the time in the worst hour of the week.",
 		mem(h.Ceiling), mem(h.Beside), wording.Trimmed(100*h.GCShare, 1))
 	target := wording.Percent(runtimeguard.GCShareTarget)
-	advice := ""
+	var advice string
 	switch needs := " With it the container needs " + mem(h.AdvisedMemory) + " of memory"; {
 	case h.AdvisedCeiling < h.Ceiling:
 		advice = "A ceiling of " + mem(h.AdvisedCeiling) + " keeps collections below " + target + " of the time." + needs +

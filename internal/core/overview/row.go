@@ -114,20 +114,22 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		r.Totals.Used = r.Totals.Used.Add(now)
 		wanted := own.Wanted(requests)
 		sizes[i] = wanted
-		for _, res := range cluster.All {
-			if known.Applies(res) {
-				if !requests.Has.Has(res) && known.PodLevel.Has(res) {
-					continue // it takes a part of the pod-level request
-				}
-				known.Freed = known.Freed.Set(res, known.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
-			}
-		}
+		known.free(requests, wanted)
 		sized = sized && own.within(requests)
 	}
 	r.Totals.Requested = r.Totals.Requested.Add(review.RequestsOf(p, nil))
 	r.Totals.Recommended = r.Totals.Recommended.Add(review.RequestsOf(p, sizes))
 	if sized {
 		r.Sized++
+	}
+}
+
+// free adds what a pod gives back.
+func (c *Container) free(requests, wanted cluster.Resources) {
+	for _, res := range cluster.All {
+		if c.Applies(res) && (requests.Has.Has(res) || !c.PodLevel.Has(res)) { // otherwise it takes a part of the pod-level request
+			c.Freed = c.Freed.Set(res, c.Freed.Amount(res)+requests.Amount(res)-review.Rounded(res, wanted.Amount(res)))
+		}
 	}
 }
 

@@ -174,7 +174,7 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 	}
 	if stored, err := runs.Decode(checkpoint.Runs); err == nil && (series.load.runs || stored.IsInit() && b.cfg.InitRuns) { // invalid ones count as none
 		if series.instances == nil {
-			series.setInit(stored.IsInit())
+			series.load.setInit(series, stored.IsInit())
 		}
 		series.runs = series.runs.Merge(stored.Present(stamp(b.now)))
 	}

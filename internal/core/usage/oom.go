@@ -59,7 +59,7 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 	count := 0
 	for i := range observed.Containers {
 		container := &observed.Containers[i]
-		if container.Exit == nil || !container.Exit.OOM || !b.isMeasured(container) {
+		if container.Exit == nil || !container.Exit.OOM || !b.cfg.measures(container) {
 			continue
 		}
 		requests, _ := container.Running()

@@ -110,7 +110,7 @@ func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 	if got := b.ObserveExits(p); got != 0 {
 		t.Errorf("%d were news when told again", got)
 	}
-	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib, "migrate": 100 * mib} {
+	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib, "migrate": 356 * mib} {
 		if _, got := b.Series(cart, container).LastOOM(); got/mib != want/mib {
 			t.Errorf("%s needs %d MiB, want %d", container, got/mib, want/mib)
 		}

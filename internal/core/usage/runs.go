@@ -13,22 +13,22 @@ func hasRuns(w cluster.Workload) bool {
 	return w.Group == "batch" && (w.Kind == "Job" || w.Kind == "CronJob")
 }
 
-// isMeasured reports whether the samples of a container of a pod are kept: of ordinary init containers only if they are sized by run.
-func (b *Store) isMeasured(c *cluster.Container) bool {
-	return c.IsSized() || c.Role == cluster.Init && b.cfg.InitRuns
+// measures reports whether the samples of a container of a pod are kept: of ordinary init containers only if they are sized by run.
+func (c *Config) measures(of *cluster.Container) bool {
+	return of.IsSized() || of.Role == cluster.Init && c.InitRuns
 }
 
 // setInit records whether the container is an ordinary init container in its newest pod. An init container has no model state: an algorithm sizes
 // what runs as long as its pod.
-func (s *ContainerHistory) setInit(init bool) {
+func (wl *workload) setInit(s *ContainerHistory, init bool) {
 	switch {
 	case init == s.runs.IsInit():
 	case init:
 		s.runs, s.extension = runs.OfInit(), nil
 	default:
 		s.runs = nil
-		if s.load.extend != nil {
-			s.extension = s.load.extend()
+		if wl.extend != nil {
+			s.extension = wl.extend()
 		}
 	}
 }

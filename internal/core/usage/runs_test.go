@@ -116,7 +116,7 @@ func TestRuns_clockIsSetBack_areNotInTheFuture(t *testing.T) {
 }
 
 // started makes the init container "migrate" of a new pod run for a minute, with samples in the middle of it. Then the pod goes on without it.
-func (b *Store) started(name string, at time.Time, bytes float64, killed bool) *cluster.Pod {
+func (b *Store) started(name string, at time.Time, bytes float64, killed bool) {
 	p := podOf(cart, name, "app", "migrate")
 	p.Started = at
 	p.Containers[1].Role = cluster.Init
@@ -131,7 +131,6 @@ func (b *Store) started(name string, at time.Time, bytes float64, killed bool) *
 	b.Tick(at.Add(time.Minute))
 	b.Track(p)
 	b.ObserveExits(p)
-	return p
 }
 
 func TestRuns_initContainersOfADeployment_areRunsAlsoAfterARestart(t *testing.T) {

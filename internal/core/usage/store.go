@@ -137,7 +137,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 		tracked = b.enter(observed, uid)
 		b.pods[observed.Key] = tracked
 	}
-	b.note(tracked, observed)
+	tracked.note(&b.cfg, observed, seconds(b.now))
 	tracked.setLive(observed.Live())
 	return true
 }
@@ -385,7 +385,7 @@ func (s *ContainerHistory) rule(usual *rules) {
 func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 	i := 0
 	for c := range p.Containers {
-		if !b.isMeasured(&p.Containers[c]) {
+		if !b.cfg.measures(&p.Containers[c]) {
 			continue
 		}
 		if i == len(tracked.instances) || tracked.instances[i].series.container != p.Containers[c].Name {
@@ -401,7 +401,7 @@ func (b *Store) sameContainers(tracked *pod, p *cluster.Pod) bool {
 func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	n := 0
 	for i := range observed.Containers {
-		if b.isMeasured(&observed.Containers[i]) {
+		if b.cfg.measures(&observed.Containers[i]) {
 			n++
 		}
 	}
@@ -410,12 +410,12 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	tracked.uid = uid
 	tracked.workload.pods++
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; b.isMeasured(c) {
+		if c := &observed.Containers[i]; b.cfg.measures(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
 			in.starting = tracked.workload.starting(observed, c, b.now)
 			s := b.series(tracked.workload, c.Name)
-			s.setInit(c.Role == cluster.Init)
+			tracked.workload.setInit(s, c.Role == cluster.Init)
 			s.link(in)
 			s.resume(in)
 			b.steps++
@@ -424,12 +424,12 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 	return tracked
 }
 
-// note records requests, limits and starts of the containers of a tracked pod.
-func (b *Store) note(t *pod, p *cluster.Pod) {
+// note records requests, limits and starts of the containers of a tracked pod. now is in Unix seconds.
+func (t *pod) note(cfg *Config, p *cluster.Pod, now int64) {
 	next := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !b.isMeasured(c) {
+		if !cfg.measures(c) {
 			continue
 		}
 		requests, limits := c.Running()
@@ -440,7 +440,7 @@ func (b *Store) note(t *pod, p *cluster.Pod) {
 			Started:     p.StartOf(c),
 		}
 		t.instances[next].noteStart(p, c)
-		t.workload.noteRun(t.instances[next].series, p, c, seconds(b.now))
+		t.workload.noteRun(t.instances[next].series, p, c, now)
 		next++
 	}
 }

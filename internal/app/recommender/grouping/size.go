@@ -67,16 +67,13 @@ func (b *Book) Apply(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	for i := range all {
 		all[i].Groups = nil
 		for n, role := range w.roles {
-			size := b.target(a, role, &all[i], adviceOf(sizes[n], all[i].Container), lowers[i])
-			pods := ""
-			if a.SizesByUsage() && role == cluster.Quiet {
-				pods = b.levels[a.Target].listed()
-				if pods == "" {
-					continue
-				}
+			g := cluster.GroupSize{Role: role, Target: b.target(a, role, &all[i], adviceOf(sizes[n], all[i].Container), lowers[i])}
+			listed := a.SizesByUsage() && role == cluster.Quiet
+			if listed {
+				g.Pods = b.levels[a.Target].listed()
 			}
-			if !size.Has.Empty() {
-				all[i].Groups = append(all[i].Groups, cluster.GroupSize{Role: role, Target: size, Pods: pods})
+			if !g.Target.Has.Empty() && listed == (g.Pods != "") {
+				all[i].Groups = append(all[i].Groups, g)
 			}
 		}
 		if a.SizesByNode() {

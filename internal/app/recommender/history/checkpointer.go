@@ -429,18 +429,23 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		k.savedGroup(now, of)
 	}
 	for _, d := range all {
-		k.resumeAt[d.ref] = d.resumeAt
-		if d.resumeAt == (cluster.Key{}) {
-			delete(k.resumeAt, d.ref)
-		}
-		if !d.isStored {
-			continue
-		}
-		k.usageStore.Saved(d.ref.Workload, d.ref.Container, d.checkpoint)
-		k.savedAt[d.ref] = now
-		for _, a := range vpas[d.ref.Workload] {
-			delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}) // the stored checkpoint is newer
-		}
+		k.saved(now, d, vpas[d.ref.Workload])
+	}
+}
+
+// saved records whether the history of a container is stored.
+func (k *Checkpointer) saved(now time.Time, d *unsaved, vpas []*cluster.Autoscaler) {
+	k.resumeAt[d.ref] = d.resumeAt
+	if d.resumeAt == (cluster.Key{}) {
+		delete(k.resumeAt, d.ref)
+	}
+	if !d.isStored {
+		return
+	}
+	k.usageStore.Saved(d.ref.Workload, d.ref.Container, d.checkpoint)
+	k.savedAt[d.ref] = now
+	for _, a := range vpas {
+		delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}) // the stored checkpoint is newer
 	}
 }
 

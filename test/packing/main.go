@@ -1,9 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodes prints how many nodes the recorded pods of a trace need with the requests of several profiles:
+// Command packing measures what the requests of a backtest mean for nodes: how many of one size a cluster needs, how often the usage of the
+// pods on a node exceeds it, and how often a container exceeds its memory limit.
 //
-//	go run ./test/packing/nodes TRACE PROFILE...
+// Pods are placed once a day, by the requests that are known at the start of the day. Packing by the largest request of the coming day would use
+// knowledge of the future; it is reported beside it, because a cluster must have the nodes for it.
+//
+//	go run ./test/packing TRACE PROFILE...
 package main
 
 import (
@@ -16,11 +20,10 @@ import (
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/trace"
-	"podfit.dev/podfit/test/packing"
 )
 
 // shapes are the nodes, and how often each recorded pod runs.
-var shapes = []packing.Shape{
+var shapes = []Shape{
 	{Memory: 16 << 30, CPU: 4, Pods: 110, Copies: 4},
 	{Memory: 64 << 30, CPU: 16, Pods: 110, Copies: 8},
 	{Memory: 256 << 30, CPU: 64, Pods: 110, Copies: 8},
@@ -63,7 +66,7 @@ func run(args []string) error {
 			c.To = last
 		}
 	}
-	pods := packing.Of(c)
+	pods := Of(c)
 	for _, shape := range shapes {
 		write(c, pods.Measure(shape))
 	}
@@ -71,7 +74,7 @@ func run(args []string) error {
 }
 
 // write prints one row for each profile, and the workloads that made nodes short.
-func write(c *replay.Comparison, r packing.Report) {
+func write(c *replay.Comparison, r Report) {
 	fmt.Printf("\nNodes of %.0f GiB and %.0f cores: %d pods (each recorded pod %d times), %d days; %d workloads are left out, because a pod used more than half of a node\n",
 		r.Shape.Memory/(1<<30), r.Shape.CPU, r.Pods, r.Shape.Copies, r.Days, len(r.LeftOut))
 	t := table.NewWriter()
