@@ -67,7 +67,6 @@ func (b *Book) trackWholes(seen map[cluster.Key]member, pods map[cluster.Workloa
 	}
 }
 
-// evictWholes adds evictions for lack of memory.
 func (b *Book) evictWholes(evictions []usage.OOM) {
 	for _, e := range evictions {
 		if sum := b.sums[e.Pod]; sum != nil {
@@ -105,7 +104,6 @@ type sum struct {
 	series string
 }
 
-// add adds the usage of a container.
 func (t *sum) add(s *usage.Sample) {
 	if t.n == 0 {
 		t.first, t.At, t.Has = s.At, s.At, s.Has
@@ -145,19 +143,23 @@ func (b *Book) Share(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	if w == nil || !w.Whole || !a.SharesHeadroom() || slices.ContainsFunc(all, func(v cluster.Advice) bool { return len(v.Groups) > 0 }) {
 		return all
 	}
-	whole := b.need(s, all)
+	isInit := func(v cluster.Advice) bool {
+		return slices.ContainsFunc(w.Pods, func(p *cluster.Pod) bool { c := p.Container(v.Container); return c != nil && c.Role == cluster.Init })
+	}
+	sharing := slices.DeleteFunc(slices.Clone(all), isInit)
+	whole := b.need(s, sharing)
 	for _, res := range cluster.All {
 		var sum, highest int64
-		for i := range all {
-			sum = integer.Sum(sum, all[i].Target.Amount(res))
-			highest = max(highest, all[i].Target.Amount(res))
+		for i := range sharing {
+			sum = integer.Sum(sum, sharing[i].Target.Amount(res))
+			highest = max(highest, sharing[i].Target.Amount(res))
 		}
 		amount, known := whole.Get(res)
 		if amount = max(amount, highest); !known || amount >= sum {
 			continue
 		}
 		for i := range all {
-			if target := all[i].Target.Amount(res); target > 0 {
+			if target := all[i].Target.Amount(res); target > 0 && !isInit(all[i]) {
 				part, _ := integer.ScaledUp(target, amount, sum)
 				all[i].Shared = all[i].Shared.Set(res, part)
 			}
