@@ -562,3 +562,16 @@ func TestLeftToHPA_podWouldChangeWithoutTheHPA_isTheReason(t *testing.T) {
 		}
 	}
 }
+
+// An init container that has ended gets another size only in a new pod, for which no pod is replaced.
+func TestOf_initContainerIsTooSmallAndWasKilled_podStays(t *testing.T) {
+	c := situationOf()
+	c.fits = []policy.Fitted{fitOf("a", 900, 1000, 1100)}
+	before := c.verdict()
+	c.pod.Containers = append(c.pod.Containers, cluster.Container{Name: "migrate", Role: cluster.Init, Requests: cluster.Amounts(10, gib)})
+	c.pod.Containers[1].Exit = &cluster.Exit{OOM: true, Started: noon.Add(-2 * time.Minute), Finished: noon.Add(-time.Minute), Now: true}
+	c.a.Advice = []cluster.Advice{{Container: "migrate", Estimate: cluster.Estimate{Lower: cluster.Amounts(500, gib), Target: cluster.Amounts(500, gib), Upper: cluster.Amounts(500, gib)}}}
+	if after := c.verdict(); after != before {
+		t.Errorf("verdict %+v, without the init container %+v", after, before)
+	}
+}

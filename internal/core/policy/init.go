@@ -72,8 +72,8 @@ func fitInit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.Contain
 			continue
 		}
 		room := sum.Amount(res) - sidecars.Amount(res)
-		lower, isKilled := adv.Lower.Get(res)
-		if amount > room && !(isKilled && lower >= adv.Target.Amount(res)) {
+		isKilled := res == cluster.Memory && adv.Lower.Amount(res) >= adv.Target.Amount(res)
+		if amount > room && !isKilled {
 			own, isLimited := c.Limits.Get(res)
 			if room <= 0 || isLimited && c.Requests.Amount(res) == own {
 				fit.Limits = fit.Limits.Only(fit.Limits.Has &^ cluster.Of(res))
@@ -81,6 +81,9 @@ func fitInit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.Contain
 			}
 			amount = within.apply(cluster.Resources{}.Set(res, room), nil, nil).Amount(res)
 			note(&fit.Notes, res, admissible.LoweredToContainers)
+		}
+		if fit.LimitsKept && p.Fractions && res == cluster.Memory && amount == c.Limits.Memory {
+			amount-- // limits of init containers are rounded up
 		}
 		fit.Requests = fit.Requests.Set(res, amount)
 	}

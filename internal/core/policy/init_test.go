@@ -72,3 +72,14 @@ func TestFitInit_othersRequestNothing_initContainerKeepsItsSize(t *testing.T) {
 		t.Errorf("sizes %+v", fits)
 	}
 }
+
+// The exact limit may be less than a byte below the amount that podfit knows.
+func TestFitInit_limitIsAFractionOfAByte_requestIsBelow(t *testing.T) {
+	p := podOf(container("app", of(500, 500*mi), cluster.Resources{}), container("migrate", of(10, 10*mi), of(100, 100*mi)))
+	p.Containers[1].Role, p.Fractions = cluster.Init, true
+	a := recommend(advice("migrate", cluster.Resources{}, of(300, 300*mi), of(300, 300*mi)))
+	a.Policies = []cluster.ContainerPolicy{{Container: "migrate", RequestsOnly: true}}
+	if fits := FitInit(a, Limits{}, p, nil); len(fits) != 1 || fits[0].Requests != of(100, 100*mi-1) {
+		t.Errorf("sizes %+v", fits)
+	}
+}

@@ -41,10 +41,8 @@ func signed(share float64) string {
 	return "+" + percent(share)
 }
 
-// day returns the date of a time, UTC.
 func day(at time.Time) string { return at.UTC().Format("Mon 2 Jan") }
 
-// moment returns a time to the minute, UTC.
 func moment(at time.Time) string { return at.UTC().Format("Mon 2 Jan 15:04") }
 
 // hoursOfDay returns a range of hours of the day.

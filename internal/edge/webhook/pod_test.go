@@ -106,6 +106,32 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app, mesh"`,
 			},
 		},
+		"with an init container: within the sum of the others": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(100, mi(100)), "setup": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			options:    Options{InitContainers: true},
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup","resources":{"requests":{"cpu":"10m"}}}],
+				"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "100m"`,
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/spec/initContainers/0/resources/requests/cpu "100m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request; init container 0: cpu capped to the sum of the other containers, cpu request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with an init container that a LimitRange would refuse: it keeps its size": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100), "setup": cluster.Resources{}.Set(cluster.CPU, 900)}),
+			options:    Options{InitContainers: true},
+			limits:     policy.Limits{Range: cluster.LimitRange{ContainerRatio: cluster.Resources{}.Set(cluster.CPU, 2000)}},
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup","resources":{"requests":{"cpu":"10m"},"limits":{"cpu":"20m"}}}],
+				"containers":[{"name":"app","resources":{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "100m"`,
+				`/spec/containers/0/resources/limits/cpu "100m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory: limit NOT set since originalLimit is nil or 0, cpu request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with claims: they are kept": {
 			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"claims":[{"name":"gpu"}]}}]`),

@@ -68,7 +68,7 @@ func (m fakeWorld) Project(_ context.Context, p *corev1.Pod) *cluster.Pod {
 	out.Runtimes = runtimesOf(p)
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		init := cluster.Container{Name: c.Name, Role: cluster.Init, Index: uint8(i), Requests: amounts(c.Resources.Requests)}
+		init := cluster.Container{Name: c.Name, Role: cluster.Init, Index: uint8(i), Requests: amounts(c.Resources.Requests), Limits: amounts(c.Resources.Limits)}
 		if c.RestartPolicy != nil {
 			init.Role = cluster.Sidecar
 		}
