@@ -4,8 +4,7 @@
 // Package compatibility contains the switch --compatibility, which turns off the intended deviations of podfit from upstream that have a flag. It
 // makes no decision about pods: it sets flags, and the components read only their flags.
 //
-// What the deviations are is only in docs/migrate.md, which its tests generate from rowtest.Table and, of those without a flag, from a table of
-// their own.
+// docs/migrate.md describes all deviations. Tests generate it: from test/rowtest/table.go, and from a table of the deviations without a flag.
 package compatibility
 
 import (

@@ -240,7 +240,7 @@ type placed struct {
 	usage    []load
 }
 
-// A node has pods, and a number of them of each workload.
+// A node is what is placed on it.
 type node struct {
 	used load
 	pods []placed

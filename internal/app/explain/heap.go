@@ -20,7 +20,7 @@ const heapTimeout = 30 * time.Second
 // readHeaps adds what the Prometheus of the command line or the environment has recorded about the heaps of JVMs.
 func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.Input) {
 	jvms := in.JVMs()
-	if c.prometheus == nil || len(jvms) == 0 {
+	if c.prometheus == nil || len(jvms) == 0 || len(in.Pods) == 0 {
 		return
 	}
 	from, err := c.prometheus.Given()

@@ -8,8 +8,8 @@ import "slices"
 // WholePod stands for a role in the key of the history of what pods use as a whole (Workload.InGroup). No label has this value.
 const WholePod = "*"
 
-// SharesHeadroom reports whether pods with pod-level requests may get less than the sum of the targets of their containers. Canaries, limits of steps
-// and HPAs compare requests with the targets, whole cores and the memory for each core are promises about a container.
+// SharesHeadroom reports whether pods with pod-level requests may get less than the sum of the targets of their containers. They do not beside canaries,
+// limits of steps and HPAs, which compare requests with the targets, and not if the VPA sets whole cores or the memory for each core of a container.
 func (a *Autoscaler) SharesHeadroom() bool {
 	r := &a.Rules
 	return !a.Canary.On && len(a.Horizontal) == 0 && len(a.IntegerCPU) == 0 && r.MaxStep.Value == (MaxStep{}) && r.MemoryPerCPU.Value == (MemoryPerCPU{})

@@ -68,10 +68,10 @@ func (h *Heap) Texts() []string {
 	var advice string
 	switch needs := " With it the container needs " + mem(h.AdvisedMemory) + " of memory"; {
 	case h.AdvisedCeiling < h.Ceiling:
-		advice = "A ceiling of " + mem(h.AdvisedCeiling) + " keeps collections below " + target + " of the time." + needs +
+		advice = "A ceiling of " + mem(h.AdvisedCeiling) + " should keep collections below " + target + " of the time." + needs +
 			". Set the option first, then lower the memory: with the present ceiling, less memory leads to OOM kills. -Xms must not be above the ceiling."
 	case h.AdvisedCeiling > h.Ceiling:
-		advice = "Collections take more than " + target + " of the time. A ceiling of " + mem(h.AdvisedCeiling) + " lowers that." + needs + ". Raise the memory first, then set the option."
+		advice = "Collections take more than " + target + " of the time. A ceiling of " + mem(h.AdvisedCeiling) + " should lower that." + needs + ". Raise the memory first, then set the option."
 	default:
 		advice = "The ceiling is suitable." + needs + "; with another memory limit, the option keeps the ceiling."
 	}

@@ -28,7 +28,7 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 		"lower": {
 			func(*Input, *runtimeguard.HeapUsage) {},
 			"heap of app has 100Mi after a collection, and a ceiling of 1Gi. Beside it the container uses 150Mi at most. Collections take 0.2 % of the time|" +
-				"A ceiling of 304Mi keeps collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory",
+				"A ceiling of 304Mi should keep collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory",
 			"-XX:MaxRAMPercentage=59.3",
 		},
 		"no limit": {
@@ -39,7 +39,7 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 		},
 		"higher": {
 			func(_ *Input, u *runtimeguard.HeapUsage) { u.GCShare = 0.1 },
-			"Collections take more than 5 % of the time. A ceiling of 1952Mi lowers that. With it the container needs 2320Mi of memory. Raise the memory first, then set the option.", "-XX:MaxRAMPercentage=84.1",
+			"Collections take more than 5 % of the time. A ceiling of 1952Mi should lower that. With it the container needs 2320Mi of memory. Raise the memory first, then set the option.", "-XX:MaxRAMPercentage=84.1",
 		},
 		"suitable": {
 			func(_ *Input, u *runtimeguard.HeapUsage) { u.Collected = 330 * mi },

@@ -32,7 +32,7 @@ func TestFit_containersShareHeadroom_podLevelRequestIsThatOfTheWhole(t *testing.
 				p.Containers[i].Requests = fits[i].Requests
 			}
 		}
-		// A minimum of a container wins.
+		// minAllowed of a container applies to its part.
 		bounded := *a
 		bounded.Policies = []cluster.ContainerPolicy{{Container: "app", MinAllowed: cluster.Amounts(300, 0).Only(cluster.Of(cluster.CPU))}}
 		if level := admissible.PodLevelOf(p, Fit(bounded.For(p), Limits{}, p)); level.Requests.CPU != 550 {

@@ -16,7 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// A Workload is a workload whose pods are sized by their role or as a whole.
+// A Workload has pods that are sized by their role, or pods whose containers share headroom.
 type Workload struct {
 	Autoscaler *cluster.Autoscaler // that governs it
 	Choice     *sizing.Choice

@@ -131,9 +131,9 @@ func (b *Book) Observed() {
 	}
 }
 
-// Share sets the parts of the containers of what a pod needs as a whole: the estimate for the sum of their usage, at least the largest target. There
-// are none while that is not known, so that the pod gets the sum of the targets. After a restart without stored history, those of the status are kept
-// for the time that it takes to learn them.
+// Share sets the part that each container has of what a pod needs as a whole: the estimate for the sum of their usage, at least the largest target. While
+// that is not known, no container has a part, and the pod gets the sum of the targets. After a restart without stored history, the parts in the status
+// stay for the time that it takes to learn them again.
 func (b *Book) Share(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]

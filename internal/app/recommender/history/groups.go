@@ -74,7 +74,7 @@ func (k *Checkpointer) restoreGroups(ours []*cluster.Autoscaler) {
 func (k *Checkpointer) restoreGroup(a *cluster.Autoscaler, g group) {
 	for i := range g.containers {
 		if err := k.groups.Unpack(g.of, &g.containers[i]); err != nil {
-			k.log.Warn("Cannot restore the usage history of the pods with one role, or of pods as a whole. They keep the size in the status of the VPA until they have been measured for --role-history",
+			k.log.Warn("Cannot restore the usage history of a group of pods. Their size in the status of the VPA stays until they have been measured for --role-history",
 				slog.String("vpa", a.Key.String()), slog.String("container", g.containers[i].Container), slog.Any("error", err))
 		}
 	}
@@ -117,7 +117,7 @@ func (k *Checkpointer) beginGroup(ctx context.Context, now time.Time, workers *e
 func (k *Checkpointer) storeGroup(ctx context.Context, g *unsavedGroup) {
 	defer func() { k.health.Active(time.Now()) }()
 	if _, err := k.store.ModelStates.Write(ctx, g.of, g.containers); err != nil {
-		k.log.Debug("Cannot store the usage history of the pods with one role; the next pass retries", slog.String("workload", g.of.String()), slog.Any("error", err))
+		k.log.Debug("Cannot store the usage history of a group of pods. The next pass tries again", slog.String("workload", g.of.String()), slog.Any("error", err))
 		return
 	}
 	g.containers = nil // not needed any more

@@ -122,7 +122,7 @@ func TestGroups_cannotBeStoredOrRead_isLoggedAndTheNextPassRetries(t *testing.T)
 	}
 	a.Mode = cluster.InPlace
 	next.Restore(now, b.autoscalers)
-	if !strings.Contains(log.String(), "Cannot restore the usage history of the pods with one role") {
+	if !strings.Contains(log.String(), "Cannot restore the usage history of a group of pods") {
 		t.Errorf("logged %q", log.String())
 	}
 }
