@@ -32,7 +32,7 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 			"-XX:MaxRAMPercentage=59.3",
 		},
 		"no limit": {
-			func(in *Input, _ *runtimeguard.HeapUsage) { in.Pods[0].Containers[0].Limits = cluster.Resources{} }, "A ceiling of 304Mi keeps", "-Xmx304m",
+			func(in *Input, _ *runtimeguard.HeapUsage) { in.Pods[0].Containers[0].Limits = cluster.Resources{} }, "A ceiling of 304Mi should keep", "-Xmx304m",
 		},
 		"estimated": {
 			func(_ *Input, u *runtimeguard.HeapUsage) { u.Collections = 0 }, "has 140Mi after a collection at most (the old generation was not collected in the last day), and", "-XX:MaxRAMPercentage=65.8",
