@@ -311,39 +311,30 @@ func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error 
 // LostWithout returns what podfit cannot do without the collection; "" if it is required.
 func (f *Feed) LostWithout() string { return f.config.LostWithout }
 
-// A projectedWatch applies a function to each event of a watch and reports when the watch has ended. Unlike watch.Filter, it ends
+// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended. Unlike watch.Filter, it ends
 // when it is stopped, even if the last event is not read.
-type projectedWatch struct {
-	from   watch.Interface
-	result chan watch.Event
-	done   chan struct{}
-	stop   sync.Once
-}
-
-// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended.
 func projectWatch(from watch.Interface, apply func(watch.Event) watch.Event, ended func()) watch.Interface {
-	w := &projectedWatch{from: from, result: make(chan watch.Event), done: make(chan struct{})}
+	events := make(chan watch.Event)
+	w := watch.NewProxyWatcher(events)
 	go func() {
-		defer close(w.result)
+		defer close(events)
 		defer ended()
-		for e := range from.ResultChan() {
+		defer from.Stop()
+		for {
 			select {
-			case w.result <- apply(e):
-			case <-w.done:
+			case <-w.StopChan():
 				return
+			case e, open := <-from.ResultChan():
+				if !open {
+					return
+				}
+				select {
+				case <-w.StopChan():
+					return
+				case events <- apply(e):
+				}
 			}
 		}
 	}()
 	return w
-}
-
-// ResultChan implements watch.Interface.
-func (w *projectedWatch) ResultChan() <-chan watch.Event { return w.result }
-
-// Stop implements watch.Interface.
-func (w *projectedWatch) Stop() {
-	w.stop.Do(func() {
-		close(w.done)
-		w.from.Stop()
-	})
 }
