@@ -63,9 +63,11 @@ type Sink[T any] interface {
 // A Feed keeps a sink up to date with a source. While the API server is unavailable, the feed retries with a back-off of up
 // to about ten seconds, and the sink keeps its content.
 type Feed struct {
-	config    Config
+	Config
 	reflector *cache.Reflector
-	load      func(context.Context) error // see Load
+	// Load lists the collection once, page by page, without a watch. It is for commands that read the cluster once, and needs only the right
+	// to list. Run must not be called on the same Feed.
+	Load func(context.Context) error
 
 	mu           sync.Mutex
 	synced       bool
@@ -83,10 +85,10 @@ type Feed struct {
 
 // New returns a feed. It sends no request before Run.
 func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
-	f := &Feed{config: c, ready: make(chan struct{}), log: log}
+	f := &Feed{Config: c, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
-	f.load = func(ctx context.Context) error { return lw.load(ctx, projections) }
+	f.Load = func(ctx context.Context) error { return lw.load(ctx, projections) }
 	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
 		nil, projections,
@@ -94,9 +96,6 @@ func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
 	f.reflector.WatchListPageSize = kube.PageSize
 	return f
 }
-
-// Name returns the name of the collection.
-func (f *Feed) Name() string { return f.config.Name }
 
 // Ready returns a channel that is closed when the collection has been listed once, or podfit runs without it.
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
@@ -130,7 +129,7 @@ type listWatcher[T any] struct {
 func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	page, err := l.source.List(request, pagedOptions(o, l.feed.config.FieldSelector))
+	page, err := l.source.List(request, pagedOptions(o, l.feed.FieldSelector))
 	if err != nil && request.Err() != nil {
 		err = errors.Join(errNoAnswer, err)
 	}
@@ -143,7 +142,7 @@ func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime
 
 // watch opens a watch of the collection. The watch ends after maxSilence at the latest.
 func (l listWatcher[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.FieldSelector = l.feed.config.FieldSelector
+	o.FieldSelector = l.feed.FieldSelector
 	request, cancel := context.WithTimeout(ctx, maxSilence)
 	opening := time.AfterFunc(requestTimeout, cancel)
 	w, err := l.source.Watch(request, o)
@@ -195,7 +194,7 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 	now := time.Now()
 	if err == nil {
 		if f.err != nil {
-			f.log.Info("Watch recovered", slog.String("resource", f.config.Name),
+			f.log.Info("Watch recovered", slog.String("resource", f.Name),
 				slog.Duration("duration", now.Sub(f.failedSince).Round(time.Second)))
 		}
 		f.lastResponse = now
@@ -209,7 +208,7 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 	}
 	f.err = err
 	switch {
-	case f.config.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
+	case f.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 		f.continueWithout(err)
 	case first:
 		f.logFailure(err)
@@ -219,25 +218,25 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 // continueWithout makes podfit run without the collection, because it does not exist or podfit has no right to read it. The mutex is held.
 func (f *Feed) continueWithout(err error) {
 	if !f.forbidden {
-		remedy := "grant list and watch on " + f.config.Name + ", as deploy/10-rbac.yaml does"
+		remedy := "grant list and watch on " + f.Name + ", as deploy/10-rbac.yaml does"
 		if apierrors.IsNotFound(err) {
-			remedy = f.config.Remedy
+			remedy = f.Remedy
 		}
-		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.config.Name),
-			slog.String("impact", "podfit does not know "+f.config.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
+		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.Name),
+			slog.String("impact", "podfit does not know "+f.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
 	}
 	f.forbidden = true
 	f.markReady()
 }
 
 func (f *Feed) logFailure(err error) {
-	resource := slog.String("resource", f.config.Name)
+	resource := slog.String("resource", f.Name)
 	cause := slog.Any("error", err)
 	switch {
 	case f.isReady:
 		f.log.Warn("Watch failed; the stored state is kept until it recovers", resource, cause)
-	case f.config.Remedy != "" && apierrors.IsNotFound(err):
-		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.config.Remedy), cause)
+	case f.Remedy != "" && apierrors.IsNotFound(err):
+		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.Remedy), cause)
 	default:
 		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, cause)
 	}
@@ -291,10 +290,6 @@ func (f *Feed) markReady() {
 	}
 }
 
-// Load lists the collection once, page by page, without a watch. It is for commands that read the cluster once, and needs only the right to
-// list. Run must not be called on the same Feed.
-func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
-
 // load lists the collection into a store.
 func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error {
 	list, _, err := pager.New(l.list).ListWithAlloc(ctx, metav1.ListOptions{Limit: kube.PageSize})
@@ -303,13 +298,10 @@ func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error 
 		objects, err = meta.ExtractList(list)
 	}
 	if err != nil {
-		return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
+		return fmt.Errorf("list %s: %w", l.feed.Name, err)
 	}
 	return to.Replace(cluster.Each(objects, func(o *runtime.Object) any { return *o }), "")
 }
-
-// LostWithout returns what podfit cannot do without the collection; "" if it is required.
-func (f *Feed) LostWithout() string { return f.config.LostWithout }
 
 // projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended. Unlike watch.Filter, it ends
 // when it is stopped, even if the last event is not read.

@@ -85,8 +85,8 @@ func (f *Feed) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := State{
-		Resource: f.config.Name, Synced: f.synced, Forbidden: f.forbidden, LastResponse: f.lastResponse, Err: f.err,
-		FailedSince: f.failedSince, idleSince: f.idleSince, hasBookmarks: f.bookmarks > 1, NonBlocking: f.config.NonBlocking,
+		Resource: f.Name, Synced: f.synced, Forbidden: f.forbidden, LastResponse: f.lastResponse, Err: f.err,
+		FailedSince: f.failedSince, idleSince: f.idleSince, hasBookmarks: f.bookmarks > 1, NonBlocking: f.NonBlocking,
 	}
 	for _, w := range f.open {
 		if from := w.countsFrom(); !from.IsZero() && (s.watchedFrom.IsZero() || from.Before(s.watchedFrom)) {
