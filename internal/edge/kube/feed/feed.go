@@ -69,23 +69,18 @@ type Feed struct {
 	// to list. Run must not be called on the same Feed.
 	Load func(context.Context) error
 
-	mu           sync.Mutex
-	synced       bool
-	forbidden    bool      // podfit has no right to read the collection and runs without it; logged once
-	lastResponse time.Time // when the API server last answered or sent an event
-	failedSince  time.Time
-	err          error         // the current failure, nil if there is none
-	open         []*openWatch  // usually one; two for a moment when a new watch replaces an old one
-	idleSince    time.Time     // when the last watch that counts ended, or the last list if that was later
-	bookmarks    int           // received by the newest watch; the first one may only mark the end of a list
-	ready        chan struct{} // closed when the feed is synced or podfit runs without it
-	isReady      bool          // ready is closed
-	log          *slog.Logger
+	mu        sync.Mutex
+	state     State         // without watchedFrom and hasBookmarks
+	open      []*openWatch  // usually one; two for a moment when a new watch replaces an old one
+	bookmarks int           // received by the newest watch; the first one may only mark the end of a list
+	ready     chan struct{} // closed when the feed is synced or podfit runs without it
+	isReady   bool          // ready is closed
+	log       *slog.Logger
 }
 
 // New returns a feed. It sends no request before Run.
 func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
-	f := &Feed{Config: c, ready: make(chan struct{}), log: log}
+	f := &Feed{Config: c, state: State{Resource: c.Name, NonBlocking: c.NonBlocking}, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
 	f.Load = func(ctx context.Context) error { return lw.load(ctx, projections) }
@@ -193,20 +188,20 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	if err == nil {
-		if f.err != nil {
+		if f.state.Err != nil {
 			f.log.Info("Watch recovered", slog.String("resource", f.Name),
-				slog.Duration("duration", now.Sub(f.failedSince).Round(time.Second)))
+				slog.Duration("duration", now.Sub(f.state.FailedSince).Round(time.Second)))
 		}
-		f.lastResponse = now
-		f.err = nil
-		f.forbidden = false
+		f.state.LastResponse = now
+		f.state.Err = nil
+		f.state.Forbidden = false
 		return
 	}
-	first := f.err == nil
+	first := f.state.Err == nil
 	if first {
-		f.failedSince = now
+		f.state.FailedSince = now
 	}
-	f.err = err
+	f.state.Err = err
 	switch {
 	case f.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 		f.continueWithout(err)
@@ -217,7 +212,7 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 
 // continueWithout makes podfit run without the collection, because it does not exist or podfit has no right to read it. The mutex is held.
 func (f *Feed) continueWithout(err error) {
-	if !f.forbidden {
+	if !f.state.Forbidden {
 		remedy := "grant list and watch on " + f.Name + ", as deploy/10-rbac.yaml does"
 		if apierrors.IsNotFound(err) {
 			remedy = f.Remedy
@@ -225,7 +220,7 @@ func (f *Feed) continueWithout(err error) {
 		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.Name),
 			slog.String("impact", "podfit does not know "+f.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
 	}
-	f.forbidden = true
+	f.state.Forbidden = true
 	f.markReady()
 }
 
@@ -268,7 +263,7 @@ func (f *Feed) watchEnded(w *openWatch) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	if from := w.countsFrom(); !from.IsZero() && !now.Before(from) {
-		f.idleSince = now
+		f.state.idleSince = now
 	}
 	f.open = slices.DeleteFunc(f.open, func(o *openWatch) bool { return o == w })
 }
@@ -277,8 +272,8 @@ func (f *Feed) watchEnded(w *openWatch) {
 func (f *Feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.synced = true
-	f.idleSince = time.Now()
+	f.state.Synced = true
+	f.state.idleSince = time.Now()
 	f.markReady()
 }
 
