@@ -117,11 +117,9 @@ func (c *cell) set(m Measure, v float64) {
 
 // A Part is a day of some namespaces that was read.
 type Part struct {
-	Day        time.Time // start of the day in UTC
-	Namespaces []string
-	Gaps       []Gap    // what could not be read of it; with the last error, all that was not read
-	Partial    []string // warnings of the server, each once per reading, that a result may lack series
-	Notes      []string // texts for the user, such as why the cache is not used
+	Gaps    []Gap    // what could not be read of it; with the last error, all that was not read
+	Partial []string // warnings of the server, each once per reading, that a result may lack series
+	Notes   []string // texts for the user, such as why the cache is not used
 
 	table *table
 }
