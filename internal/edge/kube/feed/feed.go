@@ -65,9 +65,7 @@ type Sink[T any] interface {
 type Feed struct {
 	Config
 	reflector *cache.Reflector
-	// Load lists the collection once, page by page, without a watch. It is for commands that read the cluster once, and needs only the right
-	// to list. Run must not be called on the same Feed.
-	Load func(context.Context) error
+	load      func(context.Context) error // see Load
 
 	mu        sync.Mutex
 	state     State         // without watchedFrom and hasBookmarks
@@ -83,7 +81,7 @@ func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
 	f := &Feed{Config: c, state: State{Resource: c.Name, NonBlocking: c.NonBlocking}, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
-	f.Load = func(ctx context.Context) error { return lw.load(ctx, projections) }
+	f.load = func(ctx context.Context) error { return lw.load(ctx, projections) }
 	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
 		nil, projections,
@@ -284,6 +282,10 @@ func (f *Feed) markReady() {
 		close(f.ready)
 	}
 }
+
+// Load lists the collection once, page by page, without a watch. It is for commands that read the cluster once, and needs only the right to
+// list. Run must not be called on the same Feed.
+func (f *Feed) Load(ctx context.Context) error { return f.load(ctx) }
 
 // load lists the collection into a store.
 func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error {
