@@ -154,7 +154,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		// Each term starts from the stored usage history, because another replica may have stored more since the last term.
 		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
-		d.lister = kube.NewProfiles(clients)
+		d.lister = kube.Profiles{Clients: clients}
 		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: checkpoint.NewHistories(clients, o)}
 		r := newRecommender(*c, d)
 		if r.backfill != nil {

@@ -102,14 +102,15 @@ type Deployment struct {
 	Surge     *Surge // nil if it has no such annotation, or an invalid one
 }
 
-// A Surge is the record of a surge on a Deployment: one replica more is created, and then one pod is removed.
+// A Surge is the record of a surge on a Deployment: one replica more is created, and then one pod is removed. Its JSON is stored, so the names do
+// not change.
 type Surge struct {
-	Replicas int32     // spec.replicas before the surge; during the surge it is one more
-	Pod      string    // name of the pod to remove
-	UID      string    // of the pod
-	Cost     int32     // deletion cost of the pod before the surge
-	Deadline time.Time // when the surge is taken back
-	Lowered  bool      // spec.replicas is set back, and the ReplicaSet removes the pod
+	Replicas int32     `json:"replicas"`               // spec.replicas before the surge; during the surge it is one more
+	Pod      string    `json:"pod"`                    // name of the pod to remove
+	UID      string    `json:"uid"`                    // of the pod
+	Cost     int32     `json:"deletionCost,omitempty"` // deletion cost of the pod before the surge
+	Deadline time.Time `json:"deadline"`               // when the surge is taken back
+	Lowered  bool      `json:"lowered,omitempty"`      // spec.replicas is set back, and the ReplicaSet removes the pod
 }
 
 // BuiltinKinds are the kinds of controllers that are part of Kubernetes, with their API group.

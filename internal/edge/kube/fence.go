@@ -120,7 +120,6 @@ func WithGate(parent context.Context, gate Gate) context.Context {
 // API server asks for that.
 type fenced struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	s, _ := q.Context().Value(sendRecordKey{}).(*sendRecord)
 	if s != nil {

@@ -14,9 +14,7 @@ import (
 )
 
 // Profiles lists SizingProfiles.
-type Profiles struct {
-	objects *Objects[RawObject, *RawObject]
-}
+type Profiles struct{ *Clients }
 
 // A SizingProfile is one object of the API server.
 type SizingProfile struct {
@@ -25,16 +23,12 @@ type SizingProfile struct {
 	JSON    []byte
 }
 
-// NewProfiles returns a client of SizingProfiles.
-func NewProfiles(c *Clients) *Profiles {
-	return &Profiles{c.RawObjectsIn(v1alpha1.ResourceSizingProfiles, metav1.NamespaceAll)}
-}
-
 // List returns all SizingProfiles, in the order of the API server. The error is ErrUnsupported if the CRD is not installed, and
 // ErrForbidden if podfit has no right to list them.
-func (p *Profiles) List(ctx context.Context) ([]SizingProfile, error) {
+func (p Profiles) List(ctx context.Context) ([]SizingProfile, error) {
+	objects := p.RawObjectsIn(v1alpha1.ResourceSizingProfiles, metav1.NamespaceAll)
 	var out []SizingProfile
-	err := EachPage(ctx, metav1.ListOptions{Limit: PageSize}, p.objects.List, func(page *RawObjectList) error {
+	err := EachPage(ctx, metav1.ListOptions{Limit: PageSize}, objects.List, func(page *RawObjectList) error {
 		for i := range page.Items {
 			o := &page.Items[i]
 			data, err := json.Marshal(o)

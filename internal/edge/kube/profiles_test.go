@@ -22,7 +22,7 @@ func profileJSON(i int, spec string) string {
 
 func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p := NewProfiles(clientsOf(f))
+	p := Profiles{clientsOf(f)}
 	const n = PageSize + 3 // more than one page
 	for i := range n {
 		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "unknownField": %d}`, i)))
@@ -55,7 +55,7 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 
 func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p := NewProfiles(clientsOf(f))
+	p := Profiles{clientsOf(f)}
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
 	for want, reply := range map[error]struct {
 		code int

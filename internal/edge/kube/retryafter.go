@@ -83,15 +83,9 @@ func RetryAfter(err error) time.Duration {
 // refused request is repeated by the client. A request whose context ends before that time is not sent (ErrNotSent).
 type Throttle struct{ pause pause }
 
-// Request returns the context of a request.
-func (t *Throttle) Request(ctx context.Context) (context.Context, Sending) {
+// Request returns the context of a request, and a function that adds ErrNotSent to the error of the request if it was not sent.
+func (t *Throttle) Request(ctx context.Context) (of context.Context, classify func(error) error) {
 	ctx, record := recordSending(ctx, &t.pause)
 	record.throttled = true
-	return ctx, Sending{record}
+	return ctx, record.classify
 }
-
-// A Sending is a request that a Throttle may hold back.
-type Sending struct{ record *sendRecord }
-
-// Ended returns the error of the request, which is ErrNotSent if it was not sent.
-func (s Sending) Ended(err error) error { return s.record.classify(err) }

@@ -153,9 +153,11 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	if n > most {
 		c.problem("spec.about must have at most %d characters, got %d", most, n)
 	}
-	checkRollout(s, c)
+	// The recommender does not need these: the updater and the webhook read them.
+	c.oneOf("rollout", s.Rollout, "all", "canary")
+	c.duration("canaryDuration", s.CanaryDuration, new(time.Duration))
 	checkGuards(s, c)
-	if s.Limits != nil { // the webhook reads them
+	if s.Limits != nil {
 		c.oneOf("limits.cpu", string(s.Limits.CPU), string(v1alpha1.KeepLimit), string(v1alpha1.RemoveLimit))
 	}
 	for _, part := range []struct {
@@ -188,14 +190,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	return adaptive(name, about, builtin.Name, memory, cmp.Or(s.CPU, new(v1alpha1.CPU)), c)
 }
 
-// checkRollout checks how changes are rolled out. The recommender does not need it: the updater reads it.
-func checkRollout(s *v1alpha1.SizingProfileSpec, c *checker) {
-	c.oneOf("rollout", s.Rollout, "all", "canary")
-	var ignored time.Duration
-	c.duration("canaryDuration", s.CanaryDuration, &ignored)
-}
-
-// checkGuards checks the rules for language runtimes. The recommender does not need them: the updater and the webhook read them.
+// checkGuards checks the rules for language runtimes.
 func checkGuards(s *v1alpha1.SizingProfileSpec, c *checker) {
 	for i, g := range s.RuntimeGuards {
 		if g != v1alpha1.GuardCPU && g != v1alpha1.GuardMemory {

@@ -89,7 +89,6 @@ type authenticated struct {
 	config Config
 }
 
-// RoundTrip implements http.RoundTripper.
 func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
 	token := a.config.Token
 	if a.config.TokenFile != "" {

@@ -84,7 +84,6 @@ const badResponse = "bad_response"
 // A refusedError is an error in an answer. Its kinds are those of Prometheus' API.
 type refusedError struct{ kind, text string }
 
-// Error implements error.
 func (e *refusedError) Error() string { return e.kind + ": " + e.text }
 
 // A responseError is a response that is not one of Prometheus' API.
@@ -93,14 +92,12 @@ type responseError struct {
 	text   string
 }
 
-// Error implements error.
 func (e *responseError) Error() string { return e.text }
 
 // checked is a transport that returns an error for responses that are not those of Prometheus' API, such as the page of a login. The
 // client of the API would report how the JSON in them is invalid.
 type checked struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(r)
 	if err != nil {

@@ -177,7 +177,6 @@ type rowReader struct {
 
 var errLongRow = fmt.Errorf("the row is longer than %d KiB: a quote may not be closed, or the file is not a trace", maxRow>>10)
 
-// Read implements io.Reader.
 func (r *rowReader) Read(p []byte) (int, error) {
 	if r.left <= 0 {
 		return 0, errLongRow

@@ -124,7 +124,6 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = &stream{ResponseWriter: w}
 	for name, value := range headers {

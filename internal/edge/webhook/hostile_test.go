@@ -258,7 +258,7 @@ func TestServer_manyConnections_blockNoReviews(t *testing.T) {
 	eventually(t, "the oldest connections are closed", func() bool {
 		r.connections.mu.Lock()
 		defer r.connections.mu.Unlock()
-		return r.connections.total <= maxConnectionsPerIP
+		return len(r.connections.all) <= maxConnectionsPerIP
 	})
 }
 
@@ -317,14 +317,14 @@ func TestConnections_tooManyFromManyAddresses_closesThoseOfTheLargestClient(t *t
 			all = slices.DeleteFunc(all, func(c *conn) bool { return c.closed })
 		}
 	}
-	if cs.total > maxConnections || api.closed || quiet.closed {
-		t.Errorf("%d connections; those of the API server are closed: %t, %t", cs.total, api.closed, quiet.closed)
+	if len(cs.all) > maxConnections || api.closed || quiet.closed {
+		t.Errorf("%d connections; those of the API server are closed: %t, %t", len(cs.all), api.closed, quiet.closed)
 	}
 	for _, c := range all {
 		cs.note(c, http.StateClosed)
 	}
-	if cs.total != 0 || len(cs.byIP) != 0 {
-		t.Errorf("%d connections of %d addresses are still counted", cs.total, len(cs.byIP))
+	if len(cs.all) != 0 || len(cs.byIP) != 0 {
+		t.Errorf("%d connections of %d addresses are still counted", len(cs.all), len(cs.byIP))
 	}
 }
 
@@ -342,8 +342,8 @@ func TestConnections_oneFromEachOfManyAddresses_doNotBlockTheAPIServer(t *testin
 				t.Fatalf("connection %d of the API server is closed", i)
 			}
 		}
-		if cs.total != maxConnections {
-			t.Errorf("there are %d connections, want %d", cs.total, maxConnections)
+		if len(cs.all) != maxConnections {
+			t.Errorf("there are %d connections, want %d", len(cs.all), maxConnections)
 		}
 	})
 }
@@ -356,8 +356,8 @@ func TestConnections_manySlowFirstRequests_doNotBlockTheAPIServer(t *testing.T) 
 			cs.note(c, http.StateNew)
 			cs.note(c, http.StateActive)
 		}
-		if most := 2 * maxConnections; cs.total > most {
-			t.Errorf("there are %d connections, want at most %d", cs.total, most)
+		if most := 2 * maxConnections; len(cs.all) > most {
+			t.Errorf("there are %d connections, want at most %d", len(cs.all), most)
 		}
 		for _, from := range []string{"10.0.0.1", "10.1.0.1"} { // its own address, and that of the slow client
 			api := &conn{from: from}
@@ -377,8 +377,8 @@ func TestConnections_manySlowFirstRequests_doNotBlockTheAPIServer(t *testing.T) 
 				t.Errorf("the busy connection of the API server from %s is closed", from)
 			}
 		}
-		if cs.total > 2*maxConnections {
-			t.Errorf("there are %d connections", cs.total)
+		if len(cs.all) > 2*maxConnections {
+			t.Errorf("there are %d connections", len(cs.all))
 		}
 	})
 }

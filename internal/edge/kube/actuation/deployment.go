@@ -22,34 +22,25 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// A surgeRecord is the JSON form of a cluster.Surge.
-type surgeRecord struct {
-	Replicas int32     `json:"replicas"`
-	Pod      string    `json:"pod"`
-	UID      string    `json:"uid"`
-	Cost     int32     `json:"deletionCost,omitempty"`
-	Deadline time.Time `json:"deadline"`
-	Lowered  bool      `json:"lowered,omitempty"`
-}
-
 // maxSurgeBytes bounds the annotation that is read: anyone who may edit the Deployment can write it.
 const maxSurgeBytes = 1 << 10
 
 // surgeOf returns the record in an annotation, or nil if it is invalid.
 func surgeOf(annotation string) *cluster.Surge {
-	var r surgeRecord
 	if len(annotation) > maxSurgeBytes {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(annotation), &r); err != nil || r.Replicas < 1 || r.Replicas == 1<<31-1 || r.UID == "" || !kube.HasJSONForm(r.Deadline) {
+	var s cluster.Surge
+	if err := json.Unmarshal([]byte(annotation), &s); err != nil || s.Replicas < 1 || s.Replicas == 1<<31-1 || s.UID == "" || !kube.HasJSONForm(s.Deadline) {
 		return nil
 	}
-	return &cluster.Surge{Replicas: r.Replicas, Pod: r.Pod, UID: r.UID, Cost: r.Cost, Deadline: r.Deadline, Lowered: r.Lowered}
+	return &s
 }
 
 // recordOf returns the annotation with the record of a surge.
-func recordOf(s *cluster.Surge) (string, error) {
-	text, err := json.Marshal(surgeRecord{Replicas: s.Replicas, Pod: s.Pod, UID: s.UID, Cost: s.Cost, Deadline: s.Deadline.UTC().Truncate(time.Second), Lowered: s.Lowered})
+func recordOf(s cluster.Surge) (string, error) {
+	s.Deadline = s.Deadline.UTC().Truncate(time.Second)
+	text, err := json.Marshal(s)
 	return string(text), err
 }
 
@@ -141,7 +132,7 @@ func (w *DeploymentWriter) Write(ctx context.Context, d *cluster.Deployment, rep
 	case s == nil && d.Recorded:
 		ops = append(ops, kube.PatchOp{Op: "remove", Path: key})
 	case s != nil:
-		text, err := recordOf(s)
+		text, err := recordOf(*s)
 		if err != nil {
 			return fmt.Errorf("write surge of Deployment %s: %w", d.Workload, err)
 		}

@@ -27,7 +27,7 @@ func FuzzSurgeRecord_anyAnnotation_acceptedOnesCanBeWritten(f *testing.F) {
 		if s.Replicas < 1 || s.Replicas == math.MaxInt32 || s.UID == "" {
 			t.Errorf("accepted %+v", s)
 		}
-		text, err := recordOf(s)
+		text, err := recordOf(*s)
 		if err != nil {
 			t.Fatalf("an accepted record cannot be written: %v", err)
 		}

@@ -87,33 +87,31 @@ func (c *collection[K, O, Version]) names(key K) [2]string {
 
 // list calls each for every object of the selected namespaces, page by page, and skip for those without a key.
 func (c *collection[K, O, Version]) list(ctx context.Context, each func(O, K)) error {
-	options := metav1.ListOptions{Limit: storedPageSize}
-	for {
-		raw, err := c.page(ctx, &options)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", c.plural, c.refused(ctx, err))
-		}
-		var page struct {
-			Metadata metav1.ListMeta   `json:"metadata"`
-			Items    []json.RawMessage `json:"items"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return fmt.Errorf("decode list of %s: %w", c.plural, err)
-		}
+	return kube.EachPage(ctx, metav1.ListOptions{Limit: storedPageSize}, c.page, func(page *storedPage) error {
 		for _, item := range page.Items {
 			c.visit(item, each)
 		}
-		options.Continue = page.Metadata.Continue
-		if options.Continue == "" {
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
-func (c *collection[K, O, Version]) page(ctx context.Context, options *metav1.ListOptions) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+type storedPage struct {
+	metav1.ListMeta `json:"metadata"`
+	Items           []json.RawMessage `json:"items"`
+}
+
+func (c *collection[K, O, Version]) page(ctx context.Context, options metav1.ListOptions) (*storedPage, error) {
+	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(options, metav1.ParameterCodec).Do(ctx))
+	raw, err := kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(&options, metav1.ParameterCodec).Do(limited))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", c.plural, c.refused(ctx, err))
+	}
+	page := new(storedPage)
+	if err := json.Unmarshal(raw, page); err != nil {
+		return nil, fmt.Errorf("decode list of %s: %w", c.plural, err)
+	}
+	return page, nil
 }
 
 // visit calls each for one object of a list.

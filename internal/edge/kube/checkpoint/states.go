@@ -114,8 +114,8 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	}
 	status.Updated = new(metav1.NewTime(now))
 	status.Writer = s.writer
-	ctx, sending := s.throttle.Request(ctx)
-	if err := sending.Ended(s.store(ctx, state.Workload, stateWriter{s, state.Workload, &status, sum})); err != nil {
+	ctx, classify := s.throttle.Request(ctx)
+	if err := classify(s.store(ctx, state.Workload, stateWriter{s, state.Workload, &status, sum})); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
@@ -210,7 +210,7 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		}
 		at = read
 	}
-	ctx, sending := s.throttle.Request(ctx)
+	ctx, classify := s.throttle.Request(ctx)
 	err := s.deleteUnchanged(ctx, &metav1.ObjectMeta{Namespace: w.Namespace, Name: at.name, UID: at.uid, ResourceVersion: at.version})
 	if apierrors.IsConflict(err) {
 		if _, err = s.refresh(ctx, w, w.Namespace, at.name); err == nil {
@@ -221,5 +221,5 @@ func (s *States) Delete(ctx context.Context, w cluster.Workload) error {
 		s.forget(w)
 		return nil
 	}
-	return fmt.Errorf("delete update state of %s: %w", w, s.refused(ctx, sending.Ended(err)))
+	return fmt.Errorf("delete update state of %s: %w", w, s.refused(ctx, classify(err)))
 }

@@ -63,27 +63,22 @@ type Sink[T any] interface {
 // A Feed keeps a sink up to date with a source. While the API server is unavailable, the feed retries with a back-off of up
 // to about ten seconds, and the sink keeps its content.
 type Feed struct {
-	config    Config
+	Config
 	reflector *cache.Reflector
 	load      func(context.Context) error // see Load
 
-	mu           sync.Mutex
-	synced       bool
-	forbidden    bool      // podfit has no right to read the collection and runs without it; logged once
-	lastResponse time.Time // when the API server last answered or sent an event
-	failedSince  time.Time
-	err          error         // the current failure, nil if there is none
-	open         []*openWatch  // usually one; two for a moment when a new watch replaces an old one
-	idleSince    time.Time     // when the last watch that counts ended, or the last list if that was later
-	bookmarks    int           // received by the newest watch; the first one may only mark the end of a list
-	ready        chan struct{} // closed when the feed is synced or podfit runs without it
-	isReady      bool          // ready is closed
-	log          *slog.Logger
+	mu        sync.Mutex
+	state     State         // without watchedFrom and hasBookmarks
+	open      []*openWatch  // usually one; two for a moment when a new watch replaces an old one
+	bookmarks int           // received by the newest watch; the first one may only mark the end of a list
+	ready     chan struct{} // closed when the feed is synced or podfit runs without it
+	isReady   bool          // ready is closed
+	log       *slog.Logger
 }
 
 // New returns a feed. It sends no request before Run.
 func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
-	f := &Feed{config: c, ready: make(chan struct{}), log: log}
+	f := &Feed{Config: c, state: State{Resource: c.Name, NonBlocking: c.NonBlocking}, ready: make(chan struct{}), log: log}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
 	f.load = func(ctx context.Context) error { return lw.load(ctx, projections) }
@@ -94,9 +89,6 @@ func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
 	f.reflector.WatchListPageSize = kube.PageSize
 	return f
 }
-
-// Name returns the name of the collection.
-func (f *Feed) Name() string { return f.config.Name }
 
 // Ready returns a channel that is closed when the collection has been listed once, or podfit runs without it.
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
@@ -130,7 +122,7 @@ type listWatcher[T any] struct {
 func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	page, err := l.source.List(request, pagedOptions(o, l.feed.config.FieldSelector))
+	page, err := l.source.List(request, pagedOptions(o, l.feed.FieldSelector))
 	if err != nil && request.Err() != nil {
 		err = errors.Join(errNoAnswer, err)
 	}
@@ -143,7 +135,7 @@ func (l listWatcher[T]) list(ctx context.Context, o metav1.ListOptions) (runtime
 
 // watch opens a watch of the collection. The watch ends after maxSilence at the latest.
 func (l listWatcher[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.FieldSelector = l.feed.config.FieldSelector
+	o.FieldSelector = l.feed.FieldSelector
 	request, cancel := context.WithTimeout(ctx, maxSilence)
 	opening := time.AfterFunc(requestTimeout, cancel)
 	w, err := l.source.Watch(request, o)
@@ -194,22 +186,22 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	if err == nil {
-		if f.err != nil {
-			f.log.Info("Watch recovered", slog.String("resource", f.config.Name),
-				slog.Duration("duration", now.Sub(f.failedSince).Round(time.Second)))
+		if f.state.Err != nil {
+			f.log.Info("Watch recovered", slog.String("resource", f.Name),
+				slog.Duration("duration", now.Sub(f.state.FailedSince).Round(time.Second)))
 		}
-		f.lastResponse = now
-		f.err = nil
-		f.forbidden = false
+		f.state.LastResponse = now
+		f.state.Err = nil
+		f.state.Forbidden = false
 		return
 	}
-	first := f.err == nil
+	first := f.state.Err == nil
 	if first {
-		f.failedSince = now
+		f.state.FailedSince = now
 	}
-	f.err = err
+	f.state.Err = err
 	switch {
-	case f.config.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
+	case f.LostWithout != "" && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 		f.continueWithout(err)
 	case first:
 		f.logFailure(err)
@@ -218,26 +210,26 @@ func (f *Feed) recordResult(ctx context.Context, err error) {
 
 // continueWithout makes podfit run without the collection, because it does not exist or podfit has no right to read it. The mutex is held.
 func (f *Feed) continueWithout(err error) {
-	if !f.forbidden {
-		remedy := "grant list and watch on " + f.config.Name + ", as deploy/10-rbac.yaml does"
+	if !f.state.Forbidden {
+		remedy := "grant list and watch on " + f.Name + ", as deploy/10-rbac.yaml does"
 		if apierrors.IsNotFound(err) {
-			remedy = f.config.Remedy
+			remedy = f.Remedy
 		}
-		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.config.Name),
-			slog.String("impact", "podfit does not know "+f.config.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
+		f.log.Warn("Cannot read an optional resource; podfit runs without it", slog.String("resource", f.Name),
+			slog.String("impact", "podfit does not know "+f.LostWithout), slog.String("remedy", remedy), slog.Any("error", err))
 	}
-	f.forbidden = true
+	f.state.Forbidden = true
 	f.markReady()
 }
 
 func (f *Feed) logFailure(err error) {
-	resource := slog.String("resource", f.config.Name)
+	resource := slog.String("resource", f.Name)
 	cause := slog.Any("error", err)
 	switch {
 	case f.isReady:
 		f.log.Warn("Watch failed; the stored state is kept until it recovers", resource, cause)
-	case f.config.Remedy != "" && apierrors.IsNotFound(err):
-		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.config.Remedy), cause)
+	case f.Remedy != "" && apierrors.IsNotFound(err):
+		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, slog.String("remedy", f.Remedy), cause)
 	default:
 		f.log.Warn("Initial list failed; startup is blocked until it succeeds", resource, cause)
 	}
@@ -268,7 +260,7 @@ func (f *Feed) watchEnded(w *openWatch) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	if from := w.countsFrom(); !from.IsZero() && !now.Before(from) {
-		f.idleSince = now
+		f.state.idleSince = now
 	}
 	f.open = slices.DeleteFunc(f.open, func(o *openWatch) bool { return o == w })
 }
@@ -277,8 +269,8 @@ func (f *Feed) watchEnded(w *openWatch) {
 func (f *Feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.synced = true
-	f.idleSince = time.Now()
+	f.state.Synced = true
+	f.state.idleSince = time.Now()
 	f.markReady()
 }
 
@@ -301,47 +293,35 @@ func (l listWatcher[T]) load(ctx context.Context, to *projectionStore[T]) error 
 		objects, err = meta.ExtractList(list)
 	}
 	if err != nil {
-		return fmt.Errorf("list %s: %w", l.feed.config.Name, err)
+		return fmt.Errorf("list %s: %w", l.feed.Name, err)
 	}
 	return to.Replace(cluster.Each(objects, func(o *runtime.Object) any { return *o }), "")
 }
 
-// LostWithout returns what podfit cannot do without the collection; "" if it is required.
-func (f *Feed) LostWithout() string { return f.config.LostWithout }
-
-// A projectedWatch applies a function to each event of a watch and reports when the watch has ended. Unlike watch.Filter, it ends
+// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended. Unlike watch.Filter, it ends
 // when it is stopped, even if the last event is not read.
-type projectedWatch struct {
-	from   watch.Interface
-	result chan watch.Event
-	done   chan struct{}
-	stop   sync.Once
-}
-
-// projectWatch returns a watch whose events are the results of apply. It calls ended when the watch has ended.
 func projectWatch(from watch.Interface, apply func(watch.Event) watch.Event, ended func()) watch.Interface {
-	w := &projectedWatch{from: from, result: make(chan watch.Event), done: make(chan struct{})}
+	events := make(chan watch.Event)
+	w := watch.NewProxyWatcher(events)
 	go func() {
-		defer close(w.result)
+		defer close(events)
 		defer ended()
-		for e := range from.ResultChan() {
+		defer from.Stop()
+		for {
 			select {
-			case w.result <- apply(e):
-			case <-w.done:
+			case <-w.StopChan():
 				return
+			case e, open := <-from.ResultChan():
+				if !open {
+					return
+				}
+				select {
+				case <-w.StopChan():
+					return
+				case events <- apply(e):
+				}
 			}
 		}
 	}()
 	return w
-}
-
-// ResultChan implements watch.Interface.
-func (w *projectedWatch) ResultChan() <-chan watch.Event { return w.result }
-
-// Stop implements watch.Interface.
-func (w *projectedWatch) Stop() {
-	w.stop.Do(func() {
-		close(w.done)
-		w.from.Stop()
-	})
 }

@@ -27,7 +27,6 @@ type projectedObject[T any] struct {
 	panic string // the panic of the projection and its stack; then there is no value
 }
 
-// GetObjectKind implements runtime.Object.
 func (b *projectedObject[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object. The copy shares the projection, which is never changed.
@@ -97,7 +96,6 @@ type projectionStore[T any] struct {
 
 var _ cache.ReflectorStore = (*projectionStore[int])(nil)
 
-// Add implements cache.ReflectorStore.
 func (s *projectionStore[T]) Add(o any) error {
 	if b, ok := o.(*projectedObject[T]); ok && s.isProjected(b) {
 		s.to.Put(b.key(), b.value)
@@ -109,16 +107,14 @@ func (s *projectionStore[T]) Add(o any) error {
 // of such an object is kept.
 func (s *projectionStore[T]) isProjected(b *projectedObject[T]) bool {
 	if b.panic != "" {
-		s.feed.log.Error("Skipped an object because of an internal error", slog.String("resource", s.feed.config.Name),
+		s.feed.log.Error("Skipped an object because of an internal error", slog.String("resource", s.feed.Name),
 			slog.String("object", b.key().String()), slog.String("panic", b.panic))
 	}
 	return b.panic == ""
 }
 
-// Update implements cache.ReflectorStore.
 func (s *projectionStore[T]) Update(o any) error { return s.Add(o) }
 
-// Delete implements cache.ReflectorStore.
 func (s *projectionStore[T]) Delete(o any) error {
 	if b, ok := o.(*projectedObject[T]); ok {
 		s.to.Remove(b.key())
@@ -126,7 +122,6 @@ func (s *projectionStore[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
 func (s *projectionStore[T]) Replace(list []any, _ string) error {
 	all := make(map[cluster.Key]T, len(list))
 	for _, o := range list {
@@ -139,5 +134,4 @@ func (s *projectionStore[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore.
 func (s *projectionStore[T]) Resync() error { return nil }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -83,20 +84,15 @@ type reader func(ctx context.Context, k Kind, w cluster.Workload) (*autoscalingv
 
 // run refreshes the entries until ctx ends. It calls changed, with the mutex held, when an owner becomes known.
 func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
-	slots := make(chan struct{}, atOnce)
-	var readers sync.WaitGroup
-	defer readers.Wait()
+	var readers errgroup.Group
+	readers.SetLimit(atOnce)
+	defer func() { _ = readers.Wait() }() // failures are in the entries
 	for {
 		due, next := s.due(time.Now())
 		for _, w := range due {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			readers.Go(func() {
-				defer func() { <-slots }()
+			readers.Go(func() error {
 				s.refresh(ctx, w, find, read, changed)
+				return nil
 			})
 		}
 		select {

@@ -39,7 +39,7 @@ func (w *World) Load(ctx context.Context) []Unread {
 	var out []Unread
 	for i, f := range w.feeds {
 		if failed[i] != nil {
-			out = append(out, Unread{Resource: f.Name(), Err: failed[i], Lost: f.LostWithout()})
+			out = append(out, Unread{Resource: f.Name, Err: failed[i], Lost: f.LostWithout})
 		}
 	}
 	if err := w.loadOwners(ctx); err != nil {

@@ -36,7 +36,6 @@ func (o *ownership) start(b *base) {
 		synced: func(projection.GroupKind) bool { return false },
 	}
 	o.surging = make(map[cluster.Key]struct{})
-	o.waiting = newWaitSlots()
 }
 
 // Discovered reports whether discovery has been attempted once, with or without success.

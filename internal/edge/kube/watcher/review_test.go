@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,7 +53,7 @@ func TestTopSoon_unknownKindsOfReviews_leaveNoState(t *testing.T) {
 			t.Fatalf("topmost controller %v, error %v, want none for a kind that the API server does not serve", top, err)
 		}
 	}
-	if n := w.owners.other.(*fakeControllers).stored() + len(w.waiting.byNamespace); n > 0 {
+	if n := w.owners.other.(*fakeControllers).stored() + len(w.waiting); n > 0 {
 		t.Errorf("%d entries remain after reviews of pods that were never stored, want none", n)
 	}
 }
@@ -94,7 +95,7 @@ func TestTopSoon_kindIsDiscoveredMeanwhile_reviewGetsItsOwner(t *testing.T) {
 	kubetest.Eventually(t, "the review waits", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.waiting.held == 1
+		return len(w.waiting) == 1
 	})
 	w.scales.Run(ctx)
 	running.Wait()
@@ -114,11 +115,11 @@ func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		w.mu.Lock()
-		if w.waiting.held != maxWaiting {
-			t.Errorf("%d reviews wait, want %d", w.waiting.held, maxWaiting)
+		if len(w.waiting) != maxWaiting {
+			t.Errorf("%d reviews wait, want %d", len(w.waiting), maxWaiting)
 		}
 		for ns := range 20 {
-			if n := len(w.waiting.byNamespace[fmt.Sprint("ns", ns)]); n < maxWaiting/20 || n > maxWaiting/20+1 {
+			if n := w.waiting.byNamespace()[fmt.Sprint("ns", ns)]; n < maxWaiting/20 || n > maxWaiting/20+1 {
 				t.Errorf("%d reviews of ns%d wait, want a twentieth of %d", n, ns, maxWaiting)
 			}
 		}
@@ -127,8 +128,8 @@ func TestTopSoon_ownersNeverArrive_waitingReviewsAreBounded(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.waiting.held != 0 || len(w.waiting.byNamespace) != 0 {
-			t.Errorf("%d reviews still wait, by namespace %v", w.waiting.held, w.waiting.byNamespace)
+		if len(w.waiting) != 0 {
+			t.Errorf("reviews still wait: %v", w.waiting.byNamespace())
 		}
 	})
 }
@@ -186,17 +187,16 @@ func TestTopSoon_allSlotsOfTheNamespaceHeld_returnsTooManyWaiting(t *testing.T) 
 // would end before the controllers of their pods arrive.
 func TestWaitSlots_evenlyDistributed_areNotTakenAway(t *testing.T) {
 	const namespaces = 9
-	s := newWaitSlots()
+	var s waitSlots
 	for i := range maxWaitingInNamespace * namespaces {
 		s.acquire(fmt.Sprint("ns", i%namespaces))
 	}
-	var held []*waitSlot
-	for _, slots := range s.byNamespace {
-		if n := len(slots); n < maxWaiting/namespaces || n > maxWaiting/namespaces+1 {
-			t.Errorf("a namespace holds %d slots, want a ninth of %d", n, maxWaiting)
+	for ns, n := range s.byNamespace() {
+		if n < maxWaiting/namespaces || n > maxWaiting/namespaces+1 {
+			t.Errorf("%s holds %d slots, want a ninth of %d", ns, n, maxWaiting)
 		}
-		held = append(held, slots...)
 	}
+	held := slices.Clone(s)
 	for i := range 5000 {
 		s.acquire(fmt.Sprint("ns", i%namespaces))
 	}

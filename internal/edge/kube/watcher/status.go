@@ -96,10 +96,10 @@ func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, sta
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, err)
 	}
 	written := new(kube.AutoscalerObject)
-	ctx, sending := w.throttle.Request(ctx)
+	ctx, classify := w.throttle.Request(ctx)
 	err = w.clients.Autoscalers.Patch(types.JSONPatchType).Namespace(a.Namespace).Resource(v1.ResourceAutoscalers).
 		Name(a.Name).SubResource("status").Body(patch).Do(ctx).Into(written)
-	if err = sending.Ended(err); err != nil {
+	if err = classify(err); err != nil {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.Refused(err))
 	}
 	after := projectAutoscaler(written)

@@ -138,9 +138,9 @@ func (w *World) WaitSynced(ctx context.Context) error {
 		case <-f.Ready():
 		case <-ctx.Done():
 			if err := f.State().Err; err != nil {
-				return fmt.Errorf("list %s: %w: %w", f.Name(), ctx.Err(), err)
+				return fmt.Errorf("list %s: %w: %w", f.Name, ctx.Err(), err)
 			}
-			return fmt.Errorf("list %s: %w", f.Name(), ctx.Err())
+			return fmt.Errorf("list %s: %w", f.Name, ctx.Err())
 		}
 	}
 	return nil

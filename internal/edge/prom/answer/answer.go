@@ -127,7 +127,6 @@ type bounded struct {
 	exceeded           bool
 }
 
-// Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.read >= b.until {
 		b.exceeded = true

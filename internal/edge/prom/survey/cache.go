@@ -264,7 +264,6 @@ func (t *table) decode(data []byte, namespace string) error {
 		return errTooMany
 	}
 	maps.Copy(t.rows, rows.rows)
-	maps.Copy(t.killed, rows.killed)
 	return nil
 }
 
@@ -300,20 +299,14 @@ func (t *table) code(c *codec.Coder, namespace string) {
 		}
 		row := t.rows[id]
 		for hour := range row {
-			request := t.killedRequest(id, hour)
-			row[hour].code(c, &request)
-			if c.Decoding() && request > 0 {
-				t.kill(id, hour, float64(request))
-			}
+			row[hour].code(c)
 		}
 	}
 }
 
-// code encodes or decodes a cell and the value of KilledRequest: the bits of the values that are not 0, and these values.
-func (c *cell) code(to *codec.Coder, killedRequest *uint64) {
-	values := [measureCount]uint64{
-		CPU: uint64(c.cpu), Memory: c.memory, Kills: uint64(c.kills), Throttled: uint64(c.throttled), KilledRequest: *killedRequest,
-	}
+// code encodes or decodes a cell: the bits of the values that are not 0, and these values.
+func (c *cell) code(to *codec.Coder) {
+	values := [measureCount]uint64{CPU: uint64(c.cpu), Memory: c.memory, Kills: uint64(c.kills), Throttled: uint64(c.throttled), KilledRequest: c.request}
 	bits := byte(0)
 	for m, v := range values {
 		if v > 0 {
@@ -327,7 +320,8 @@ func (c *cell) code(to *codec.Coder, killedRequest *uint64) {
 		}
 	}
 	if to.Decoding() {
-		*c = cell{cpu: uint32(values[CPU]), memory: values[Memory], kills: uint16(values[Kills]), throttled: uint16(values[Throttled])}
-		*killedRequest = values[KilledRequest]
+		*c = cell{
+			cpu: uint32(values[CPU]), memory: values[Memory], kills: uint16(values[Kills]), throttled: uint16(values[Throttled]), request: values[KilledRequest],
+		}
 	}
 }

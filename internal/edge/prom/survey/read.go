@@ -98,7 +98,7 @@ func (r *reading) part(ctx context.Context, j job) Part {
 		v.Namespaces = j.namespaces
 		v.Day = j.day
 	})
-	part := Part{Day: j.day, Namespaces: j.namespaces, table: newTable(j.day)}
+	part := Part{table: newTable(j.day)}
 	missing := j.group
 	cached := r.cachedDay(j)
 	if cached != nil {

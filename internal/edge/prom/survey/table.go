@@ -15,7 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// maxRows is the maximum of containers of a part, which bounds memory to about 60 MB. Plans stay far below.
+// maxRows is the maximum of containers of a part, which bounds memory to about 80 MB. Plans stay far below.
 const maxRows = 100_000
 
 // An identity has the labels of a series.
@@ -24,6 +24,7 @@ type identity struct{ namespace, workload, kind, pod, container string }
 // A cell has the values of a container in an hour. CPU and memory are one more than the value, so that 0 is no value.
 type cell struct {
 	memory    uint64 // bytes
+	request   uint64 // the memory request of an OOM-killed container in bytes; 0: not known
 	cpu       uint32 // millicores
 	kills     uint16
 	throttled uint16 // thousandths
@@ -33,13 +34,10 @@ type cell struct {
 type table struct {
 	day  time.Time
 	rows map[identity]*[hoursPerDay]cell
-
-	// killed has the memory requests, in bytes, in hours with OOM kills. They are rare, so they are not in the cells.
-	killed map[identity]*[hoursPerDay]uint64
 }
 
 func newTable(start time.Time) *table {
-	return &table{day: start, rows: map[identity]*[hoursPerDay]cell{}, killed: map[identity]*[hoursPerDay]uint64{}}
+	return &table{day: start, rows: map[identity]*[hoursPerDay]cell{}}
 }
 
 // add adds a series of an answer. It keeps the higher of two values, so that a series may be added twice. Values that usage.Store
@@ -68,34 +66,10 @@ func (t *table) add(q *query, s *series) error {
 	for _, p := range s.Values {
 		hour := int((p.At-start)/3600) - 1 // the value at 01:00 is that of hour 0
 		if p.At > start && hour >= q.from && hour < q.to && p.Value >= 0 && !math.IsInf(p.Value, 0) {
-			if q.measure == KilledRequest {
-				t.kill(id, hour, p.Value)
-				continue
-			}
 			row[hour].set(q.measure, p.Value)
 		}
 	}
 	return nil
-}
-
-// kill sets the memory request in an hour with OOM kills, if it is higher than the present one.
-func (t *table) kill(id identity, hour int, v float64) {
-	if v < 1 || v > maxBytes {
-		return
-	}
-	if t.killed[id] == nil {
-		t.killed[id] = new([hoursPerDay]uint64)
-	}
-	of := t.killed[id]
-	of[hour] = max(of[hour], uint64(v))
-}
-
-// killedRequest returns the memory request in an hour with OOM kills, 0 if it is not known.
-func (t *table) killedRequest(id identity, hour int) uint64 {
-	if of := t.killed[id]; of != nil {
-		return of[hour]
-	}
-	return 0
 }
 
 // The highest values that usage.Store accepts.
@@ -108,6 +82,8 @@ func (c *cell) set(m Measure, v float64) {
 		c.cpu = max(c.cpu, uint32(v*1000)+1) // whole millicores, like the Metrics API
 	case m == Memory && v >= 1 && v <= maxBytes:
 		c.memory = max(c.memory, uint64(v)+1)
+	case m == KilledRequest && v >= 1 && v <= maxBytes:
+		c.request = max(c.request, uint64(v))
 	case m == Kills:
 		c.kills = max(c.kills, uint16(min(v, math.MaxUint16)))
 	case m == Throttled:
@@ -117,11 +93,9 @@ func (c *cell) set(m Measure, v float64) {
 
 // A Part is a day of some namespaces that was read.
 type Part struct {
-	Day        time.Time // start of the day in UTC
-	Namespaces []string
-	Gaps       []Gap    // what could not be read of it; with the last error, all that was not read
-	Partial    []string // warnings of the server, each once per reading, that a result may lack series
-	Notes      []string // texts for the user, such as why the cache is not used
+	Gaps    []Gap    // what could not be read of it; with the last error, all that was not read
+	Partial []string // warnings of the server, each once per reading, that a result may lack series
+	Notes   []string // texts for the user, such as why the cache is not used
 
 	table *table
 }
@@ -137,12 +111,10 @@ func (p *Part) Hours() iter.Seq[Hour] {
 			end := p.table.day.Add(time.Duration(h+1) * time.Hour)
 			for i := range ids {
 				c := &p.table.rows[ids[i]][h]
-				if *c == (cell{}) {
+				if *c == (cell{request: c.request}) {
 					continue
 				}
-				hour := c.hour(&ids[i], end)
-				hour.KilledRequest = int64(p.table.killedRequest(ids[i], h))
-				if !yield(hour) {
+				if !yield(c.hour(&ids[i], end)) {
 					return
 				}
 			}
@@ -167,7 +139,7 @@ func (t *table) sorted(namespace string) []identity {
 func (c *cell) hour(id *identity, end time.Time) Hour {
 	h := Hour{
 		Namespace: id.namespace, Container: id.container, Pod: id.pod, End: end,
-		Kills: int(c.kills), Throttled: float64(c.throttled) / 1000,
+		Kills: int(c.kills), Throttled: float64(c.throttled) / 1000, KilledRequest: int64(c.request),
 	}
 	if id.workload != "" {
 		h.Workload = workload(id)
