@@ -29,6 +29,7 @@ type past interface {
 	Length() time.Duration
 	PodLabels(context.Context, time.Time) (map[cluster.Key]prom.Labels, error)
 	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
+	PeaksSince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
 	selectorReader
 }
 

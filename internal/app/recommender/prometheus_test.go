@@ -70,6 +70,10 @@ func readAll(samples iter.Seq2[usage.Sample, error]) error {
 	return nil
 }
 
+func (a *archive) PeaksSince(context.Context, string, time.Time, time.Time) iter.Seq2[usage.Sample, error] {
+	return func(func(usage.Sample, error) bool) {}
+}
+
 func (a *archive) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
 	return func(yield func(usage.Sample, error) bool) {
 		a.queries++

@@ -135,6 +135,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return nil, err
 		}
 		d.backfill = history.NewBackfill(client, world, m.history, p.Log)
+		d.backfill.Peaks = c.Sizing.Usage.Runs
 	}
 	plan, err := newCapacityLoop(c, p, clients, world, m, &d)
 	if err != nil {

@@ -30,6 +30,7 @@ type Run struct {
 	Started int64  // Unix seconds; the first observation if the start is not known
 	Last    int64  // Unix seconds of the last observation, which is the end of a run that has ended
 	Ended   bool
+	peak    bool  // Memory is that of Peak; not stored
 	CPU     int64 // the highest sample, in millicores; 0 if there was none
 	Memory  int64 // the highest sample, or more after an OOM kill, in bytes; 0 if there was none
 }
@@ -93,9 +94,21 @@ func (l *Log) Of(pod uint64, at int64, over bool) *Run {
 
 // Observe adds usage at a time, in Unix seconds: millicores and bytes, 0 for none.
 func (r *Run) Observe(at, millicores, bytes int64) {
+	if r.peak && bytes > 0 {
+		r.Memory, r.peak = 0, false
+	}
 	r.CPU = max(r.CPU, millicores)
 	r.Memory = max(r.Memory, bytes)
 	r.Last = max(r.Last, at)
+}
+
+// Peak adds the memory that was in use at some time of the run, in bytes, as the kernel counts it: with the page cache. It counts only for a run of which
+// no sample was taken.
+func (r *Run) Peak(bytes int64) {
+	if r.Memory == 0 {
+		r.Memory = bytes
+		r.peak = true
+	}
 }
 
 // Bound records the start and the end, in Unix seconds; 0 for one that is not known. After a restart in the same pod, the
@@ -143,7 +156,12 @@ func (l *Log) Merge(o *Log) *Log {
 			continue
 		}
 		known := &out.runs[i]
-		known.Observe(r.Last, r.CPU, r.Memory)
+		if r.peak { // the time of a peak is not that of the run
+			known.Peak(r.Memory)
+			known.CPU = max(known.CPU, r.CPU)
+		} else {
+			known.Observe(r.Last, r.CPU, r.Memory)
+		}
 		known.Started = min(known.Started, r.Started)
 		known.Ended = known.Ended || r.Ended
 	}

@@ -49,7 +49,7 @@ func (b *Store) Absorb(o *Store) error {
 	var errs []error
 	for key, wl := range o.workloads {
 		for _, from := range wl.series {
-			if from.lastSeen() == 0 {
+			if from.lastSeen() == 0 && len(from.runs.All()) == 0 {
 				continue
 			}
 			if err := b.series(b.workload(key), from.container).absorb(from, o.now, &b.clock); err != nil {

@@ -11,7 +11,7 @@ import (
 // Prune removes expired container histories and returns them, sorted, so that their checkpoints can be deleted. A ContainerHistory expires if no tracked
 // pod has the container, and
 //
-//   - it has no samples, or
+//   - it has neither samples nor runs, or
 //   - its last sample is older than the length of history (8 days by default).
 //
 // The containers of the last pods of a workload with an autoscaler do not expire: a monthly job starts its next run with the
@@ -25,7 +25,7 @@ func (b *Store) Prune(now time.Time) []Ref {
 			switch {
 			case history.instances != nil:
 				return false
-			case last == 0: // no samples
+			case last == 0 && len(history.runs.All()) == 0: // no samples
 			case wl.governed && !history.stale:
 				return false
 			case now.UnixNano()-last < int64(history.rules.keep()):

@@ -60,6 +60,17 @@ func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluste
 	r.Observe(sample.At.Unix(), millicores, bytes)
 }
 
+// observePeak adds the highest memory of the run of a pod.
+func (in *instance) observePeak(sample *Sample) cluster.Set {
+	r := in.pod.workload.run(in.series, sample.Pod.Name, sample.At.Unix(), false)
+	if r == nil {
+		return 0
+	}
+	r.Peak(int64(sample.Memory))
+	in.series.version++
+	return cluster.Of(cluster.Memory)
+}
+
 // noteRun records the start and the end of a container in a pod. now is in Unix seconds; times after it are those of a clock that is ahead.
 func (wl *workload) noteRun(s *ContainerHistory, p *cluster.Pod, c *cluster.Container, now int64) {
 	started, ended := p.StartOf(c), int64(0)

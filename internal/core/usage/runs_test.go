@@ -5,6 +5,7 @@ package usage
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -176,5 +177,56 @@ func TestRuns_initContainersAreNotMeasured_samplesAreRejected(t *testing.T) {
 	b.started("cart-0", noon, 100*mib, true)
 	if s := b.Series(cart, "migrate"); s != nil || b.Rejected(UnknownContainer) != 1 {
 		t.Errorf("history %+v, %d samples of an unknown container", s, b.Rejected(UnknownContainer))
+	}
+}
+
+// Runs may be too short for samples. Their peak memory is read from Prometheus, with the page cache, so a sample is better.
+func TestObserve_peakOfARun_countsIfThereIsNoSample(t *testing.T) {
+	b := newBook()
+	b.Configure(report, nil)
+	b.ran(report, "report-1", noon, time.Minute, 0.1, 100*mib, false)
+	b.ran(report, "report-2", noon.Add(time.Hour), 5*time.Second, 0.1, 100*mib, false)
+	b.Tick(noon.Add(2 * time.Hour))
+	fork := b.Fork(report.Namespace)
+	for _, name := range []string{"report-0", "report-1", "report-2"} {
+		p := podOf(report, name, "app")
+		fork.Track(p)
+		fork.Observe(Sample{Pod: p.Key, Container: "app", At: noon.Add(2 * time.Hour), Memory: 300 * mib, Has: cluster.Of(cluster.Memory), Peak: true})
+	}
+	if got := fork.Observe(Sample{Pod: cluster.Key{Namespace: "shop", Name: "report-0"}, Container: "app", At: noon, Memory: -1, Peak: true}); !got.Empty() {
+		t.Error("a negative peak is accepted")
+	}
+	if err := b.Absorb(fork); err != nil {
+		t.Fatal(err)
+	}
+	s := b.Series(report, "app")
+	if s.Seen(cluster.Memory).Count != 5 {
+		t.Errorf("%d samples of memory, want the 5 of the run of a minute", s.Seen(cluster.Memory).Count)
+	}
+	var memory []int64
+	for _, r := range s.Runs().All() {
+		memory = append(memory, r.Memory/mib)
+	}
+	if !slices.Equal(memory, []int64{100, 300, 300}) || s.Runs().All()[1].Length() != 5*time.Second {
+		t.Errorf("memory of the runs in MiB %v, want the peak where there is no sample; runs %+v", memory, s.Runs().All())
+	}
+	b.Observe(sample(podOf(report, "report-2", "app"), "app", noon.Add(time.Hour+3*time.Second), 0.1, 50*mib))
+	if got := s.Runs().All()[1].Memory; got != 50*mib {
+		t.Errorf("memory %d MiB after a sample, want that of the sample", got/mib)
+	}
+}
+
+// Without a sample, the runs of a CronJob stay between two runs, when no pod exists.
+func TestPrune_onlyPeaksOfRunsAreKnown_runsStay(t *testing.T) {
+	b := newBook()
+	b.Configure(report, nil)
+	p := podOf(report, "report-0", "app")
+	p.Phase = cluster.Succeeded
+	b.Tick(noon)
+	b.Track(p)
+	b.Observe(Sample{Pod: p.Key, Container: "app", At: noon, Memory: 300 * mib, Peak: true})
+	b.Forget(p.Key)
+	if b.Prune(noon.Add(time.Hour)); b.Series(report, "app") == nil {
+		t.Error("the runs are gone")
 	}
 }

@@ -29,6 +29,7 @@ type Sample struct {
 	CPU       float64     // cores
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
+	Peak      bool        // Memory is the highest of a run that has ended (runs.Run.Peak), and no sample of usage
 
 	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
 }
@@ -158,6 +159,12 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 	instance, at := b.find(sample.Pod, sample.Container, sample.At)
 	if instance == nil {
 		return 0
+	}
+	if sample.Peak {
+		if !b.rejected.plausible(sample.Memory, maxBytes) {
+			return 0
+		}
+		return instance.observePeak(&sample)
 	}
 	var taken cluster.Set
 	if sample.Has.Has(cluster.CPU) && b.observeCPU(instance, sample.CPU, at) {

@@ -34,6 +34,36 @@ func (c *Client) Resolution() time.Duration { return c.config.Resolution }
 // the samples of the queries before. A query reads at most queryRange. If an answer is too large for podfit, a query reads half of the time
 // from then on.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	return c.since(from, now, func(r span) ([]usage.Sample, error) { return c.batch(ctx, namespace, r) })
+}
+
+// PeakMetric is the highest memory of a container in bytes, which the kernel counts (memory.peak).
+const PeakMetric = "container_memory_max_usage_bytes"
+
+// cronJobPods matches the names of the pods of CronJobs.
+const cronJobPods = ".+-[0-9]{8,11}-[a-z0-9]{5}"
+
+// PeaksSince yields the highest memory of each container of the pods of CronJobs in a namespace between two times, as HistorySince. Such a pod may have
+// ended before the next sample of usage. Where the metric does not exist, there are none.
+func (c *Client) PeaksSince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	return c.since(from, now, func(r span) (batch []usage.Sample, err error) {
+		query := c.usageQuery(fmt.Sprintf("max_over_time(%s[%s])", c.selector(PeakMetric, namespace, cronJobPods), promDuration(r.Step)))
+		err = c.ranged(ctx, query, r, maxHistory, func(s *answer.Series) error {
+			batch = c.samples(batch, cluster.Memory, namespace, s)
+			return nil
+		})
+		for i := range batch {
+			batch[i].Peak = true
+		}
+		if err != nil {
+			err = fmt.Errorf("read the peak memory of CronJobs of namespace %s from %s: %w", namespace, r.Start.UTC().Format(time.RFC3339), err)
+		}
+		return batch, err
+	})
+}
+
+// since yields the samples of the batches between two times.
+func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, error)) iter.Seq2[usage.Sample, error] {
 	step := c.config.Resolution
 	stride := max(queryRange.Truncate(step), step)
 	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
@@ -45,7 +75,7 @@ func (c *Client) HistorySince(ctx context.Context, namespace string, from, now t
 			if end.After(now) {
 				end = now
 			}
-			batch, err := c.batch(ctx, namespace, span{Start: start, End: end, Step: step})
+			batch, err := read(span{Start: start, End: end, Step: step})
 			if half := (stride / 2).Truncate(step); half > 0 && errors.Is(err, answer.ErrTooLarge) {
 				stride = half
 				continue
@@ -71,8 +101,8 @@ func (c *Client) batch(ctx context.Context, namespace string, r span) ([]usage.S
 		resource cluster.Resource
 		query    string
 	}{
-		{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace), promDuration(r.Step)))},
-		{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace))},
+		{cluster.CPU, c.usageQuery(fmt.Sprintf("rate(%s[%s])", c.selector(c.config.CPUMetric, namespace, ".+"), promDuration(r.Step)))},
+		{cluster.Memory, c.usageQuery(c.selector(c.config.MemoryMetric, namespace, ".+"))},
 	} {
 		err := c.ranged(ctx, q.query, r, maxHistory, func(s *answer.Series) error {
 			batch = c.samples(batch, q.resource, namespace, s)
@@ -97,14 +127,14 @@ func (c *Client) usageQuery(expression string) string {
 	return "max by (" + strings.Join(labels, ", ") + ") (" + expression + ")"
 }
 
-// selector returns a selector for the series of a metric about the containers of a namespace. It matches the same series as
-// upstream.
-func (c *Client) selector(metric, namespace string) string {
+// selector returns a selector for the series of a metric about the containers of a namespace, in pods whose names match. With any name, it matches
+// the same series as upstream.
+func (c *Client) selector(metric, namespace, pods string) string {
 	var matchers []string
 	if c.config.Job != "" {
 		matchers = append(matchers, "job="+strconv.Quote(c.config.Job))
 	}
-	matchers = append(matchers, c.config.PodLabel+`=~".+"`, c.config.ContainerLabel+`!="POD"`, c.config.ContainerLabel+`!=""`)
+	matchers = append(matchers, c.config.PodLabel+"=~"+strconv.Quote(pods), c.config.ContainerLabel+`!="POD"`, c.config.ContainerLabel+`!=""`)
 	if c.config.NamespaceLabel != "" {
 		matchers = append(matchers, c.config.NamespaceLabel+"="+strconv.Quote(namespace))
 	}

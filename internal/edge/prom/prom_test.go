@@ -346,3 +346,32 @@ func TestIsTimeout_serverHangs_isTrue(t *testing.T) {
 		t.Error("another error is reported as a timeout")
 	}
 }
+
+// CronJobs may end before the next sample of usage. Only the names of their pods match.
+func TestPeaksSince_cronJobs_haveTheHighestMemoryOfEachStep(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	fails := false
+	c := serve(t, func(r *http.Request, query string) (string, any) {
+		if want := `max by (pod_name, name, namespace) (max_over_time(container_memory_max_usage_bytes{job="kubernetes-cadvisor", pod_name=~".+-[0-9]{8,11}-[a-z0-9]{5}", name!="POD", name!="", namespace="shop"}[3600s]))`; query != want {
+			t.Errorf("query %s, want %s", query, want)
+		}
+		if fails {
+			return "vector", []any{}
+		}
+		return "matrix", []any{map[string]any{
+			"metric": map[string]string{"namespace": "shop", "pod_name": "report-29384756-x7k2p", "name": "app"},
+			"values": []any{[]any{float64(now.Unix()), "104857600"}},
+		}}
+	})
+	var got []usage.Sample
+	if err := each(c.PeaksSince(t.Context(), "shop", now.Add(-time.Hour), now), func(s usage.Sample) { got = append(got, s) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || !got[0].Peak || got[0].Memory != 100<<20 || got[0].Pod.Name != "report-29384756-x7k2p" {
+		t.Errorf("samples %+v", got)
+	}
+	fails = true
+	if err := each(c.PeaksSince(t.Context(), "shop", now.Add(-time.Hour), now), func(usage.Sample) {}); err == nil || !strings.Contains(err.Error(), "peak memory of CronJobs of namespace shop") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -61,6 +61,8 @@ var (
 //
 // The recommender's goroutine owns it and calls all exported methods. A nil Backfill holds nothing: State returns BackfillDone.
 type Backfill struct {
+	Peaks bool // read the peak memory of CronJobs
+
 	source    source
 	selectors selectorReader
 	budget    time.Duration

@@ -38,6 +38,10 @@ func (emptySource) HistorySince(context.Context, string, time.Time, time.Time) i
 	return func(func(usage.Sample, error) bool) {}
 }
 
+func (emptySource) PeaksSince(context.Context, string, time.Time, time.Time) iter.Seq2[usage.Sample, error] {
+	return func(func(usage.Sample, error) bool) {}
+}
+
 func (emptySource) Selector(context.Context, cluster.Workload) (labels.Selector, error) {
 	return labels.Nothing(), nil
 }
@@ -433,5 +437,56 @@ func TestBackfillAbandon_servedVPAs_areHeldForADay(t *testing.T) {
 	var none *Backfill
 	if none.State(a, now) != BackfillDone || none.Holds(a, now) {
 		t.Error("without a backfill, history is missing")
+	}
+}
+
+// peaks is a Prometheus that has the peak memory of three runs that were too short for samples.
+type peaks struct {
+	emptySource
+	queries int
+	err     error
+}
+
+func (p *peaks) PeaksSince(_ context.Context, namespace string, _, now time.Time) iter.Seq2[usage.Sample, error] {
+	p.queries++
+	return func(yield func(usage.Sample, error) bool) {
+		for i := range 3 {
+			pod := cluster.Key{Namespace: namespace, Name: fmt.Sprintf("report-2938475%d-x7k2p", i)}
+			if !yield(usage.Sample{Pod: pod, Container: "app", At: now.Add(time.Duration(i-5) * time.Hour), Memory: 300 << 20, Peak: true}, nil) {
+				return
+			}
+		}
+		if p.err != nil {
+			yield(usage.Sample{}, p.err)
+		}
+	}
+}
+
+// Peaks are only read where a CronJob has a VPA. The history is complete without them.
+func TestBackfill_runsOfACronJobAreTooShortForSamples_haveTheirPeaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind          string
+		err           error
+		queries, runs int
+	}{
+		"CronJob":        {"CronJob", nil, 1, 3},
+		"CronJob, error": {"CronJob", errors.New("too many samples"), 1, 3},
+		"Deployment":     {"Deployment", nil, 0, 0},
+		"off":            {"CronJob", nil, 0, 0},
+	} {
+		b := newBench()
+		w := cluster.Workload{Group: "batch", Kind: c.kind, Namespace: "shop", Name: "report"}
+		b.autoscale("report", w)
+		source := &peaks{err: c.err}
+		f := quietBackfill(source)
+		f.Peaks = name != "off"
+		store, complete := started(t, f, b, time.Now())
+		runs := 0
+		if s := store.Series(w, "app"); s != nil {
+			_, runs = s.Runs().Percentile(cluster.Memory, 1, time.Now())
+		}
+		if source.queries != c.queries || runs != c.runs || len(complete) != 1 {
+			t.Errorf("%s: %d queries, %d runs, complete %v, want %d and %d", name, source.queries, runs, complete, c.queries, c.runs)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -22,6 +23,8 @@ type source interface {
 	PodLabels(ctx context.Context, now time.Time) (map[cluster.Key]prom.Labels, error)
 	// HistorySince yields the samples of a namespace, the oldest first. It ends with the first error.
 	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
+	// PeaksSince yields the highest memory of the pods of CronJobs of a namespace. It ends with the first error.
+	PeaksSince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
 }
 
 // read reads the missing history of a namespace into the job's store. Afterwards job.missing is the history that could not be
@@ -33,6 +36,7 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 		}
 	}
 	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	spans := slices.Clone(job.missing)
 	var err error
 	for attempt := range backfillAttempts {
 		err = r.read(ctx, f.source)
@@ -42,10 +46,34 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
 		f.logQuery(err)
 	}
+	if err == nil && f.Peaks {
+		f.readPeaks(ctx, &r, spans)
+	}
 	r.end()
 	f.log.Info("Read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("samples", r.samples),
 		slog.Int("used", r.accepted), slog.Bool("complete", err == nil))
 	return err
+}
+
+// readPeaks reads the peak memory of CronJobs, whose runs may be too short for samples. Without it the history is complete, too.
+func (f *Backfill) readPeaks(ctx context.Context, r *historyReader, spans []span) {
+	for w := range r.job.requested {
+		if w.Kind != "CronJob" || w.Namespace != r.job.namespace {
+			continue
+		}
+		for _, s := range spans {
+			for sample, err := range f.source.PeaksSince(ctx, r.job.namespace, s.from, s.to) {
+				if err != nil {
+					f.log.Warn("Cannot read the peak memory of CronJobs; runs that are too short for samples count as not measured",
+						slog.String("namespace", r.job.namespace), slog.Any("error", err))
+					f.logQuery(err)
+					return
+				}
+				r.observe(sample)
+			}
+		}
+		return
+	}
 }
 
 // logQuery logs the query that failed, for which errors have no room.

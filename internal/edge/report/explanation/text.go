@@ -104,11 +104,14 @@ func runLines(e *explanation.Explanation, most int) []string {
 		if len(used) == 0 {
 			used = []string{"not measured"}
 		}
-		length := wording.Elapsed(r.Length(), "d")
+		length := "for " + wording.Elapsed(r.Length(), "d")
+		if r.Length() == 0 {
+			length = "of unknown duration"
+		}
 		if !r.IsOver(e.At.Unix()) {
 			length += " so far"
 		}
-		out = append(out, fmt.Sprintf("%s: %s for %s: %s", time.Unix(r.Started, 0).In(e.At.Location()).Format("2 Jan 15:04"), r.Container, length, strings.Join(used, ", ")))
+		out = append(out, fmt.Sprintf("%s: %s %s: %s", time.Unix(r.Started, 0).In(e.At.Location()).Format("2 Jan 15:04"), r.Container, length, strings.Join(used, ", ")))
 	}
 	return out
 }
