@@ -271,7 +271,7 @@ func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) (
 	return j.allSubjects(s, books, (*book).adviseStored, books[0].storedEvidence), nil
 }
 
-// allSubjects returns the reviewed containers, with the recommendations of the books. The OOM kills in the status of the live pods are added to
+// allSubjects returns the reviewed containers, with the recommendations of the books, without CronJobs that have none and no pods. The OOM kills in the status of the live pods are added to
 // the evidence, unless the source of usage knows more.
 func (j *job) allSubjects(
 	s *scene, books []*book, advise func(*book, *workload) []cluster.Advice, evidence func(w *workload, container string) review.Evidence,
@@ -280,6 +280,9 @@ func (j *job) allSubjects(
 		advice := make([][]cluster.Advice, len(books))
 		for i, b := range books {
 			advice[i] = advise(b, w)
+		}
+		if s.isIdle(w) && !slices.ContainsFunc(advice, func(a []cluster.Advice) bool { return len(a) > 0 }) {
+			continue
 		}
 		for _, container := range w.containers {
 			known := evidence(w, container)
@@ -300,6 +303,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 	if t := s.templates[w.key]; t != nil {
 		if of := t.Container(container); of != nil {
 			out.Template, out.Sidecar = &review.Size{Requests: of.Requests, Limits: of.Limits}, of.Sidecar
+			out.Requests, out.Limits = of.Requests, of.Limits // if no pod has others
 		} else {
 			out.Injected = true
 		}
@@ -378,6 +382,7 @@ func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, repor
 	}
 	config.Limits = review.LimitRule(c.Limits)
 	config.IncludeYoung = c.IncludeYoung
+	config.Notes = append(slices.Clip(config.Notes), s.noteUnmeasured(subjects)...)
 	if s.whole {
 		config.Pods = s.snapshot.Pods
 	}

@@ -49,7 +49,7 @@ type scene struct {
 type workload struct {
 	key        cluster.Workload
 	live       []*cluster.Pod
-	containers []string            // of the live pods, sorted
+	containers []string            // of the live pods, sorted; of a CronJob without any, those of its template
 	vpa        *cluster.Autoscaler // nil if there is none
 	hpas       []*cluster.HorizontalAutoscaler
 }
@@ -157,15 +157,12 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 		}
 		w := s.byKey[p.Top]
 		if w == nil {
-			w = &workload{key: p.Top, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(p.Top), false)}
-			s.byKey[p.Top] = w
-			s.workloads = append(s.workloads, w)
+			w = s.add(p.Top)
 		}
 		w.live = append(w.live, p)
 		for i := range p.Containers {
-			name := p.Containers[i].Name
-			if at, known := slices.BinarySearch(w.containers, name); !known && p.Containers[i].IsSized() {
-				w.containers = slices.Insert(w.containers, at, name)
+			if p.Containers[i].IsSized() {
+				w.addContainer(p.Containers[i].Name)
 			}
 		}
 	}
@@ -174,7 +171,25 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 			w.hpas = append(w.hpas, h)
 		}
 	}
+	s.sort()
+}
+
+// add adds a workload, after all others.
+func (s *scene) add(key cluster.Workload) *workload {
+	w := &workload{key: key, vpa: cluster.Responsible(s.snapshot.AutoscalersOf(key), false)}
+	s.byKey[key] = w
+	s.workloads = append(s.workloads, w)
+	return w
+}
+
+func (s *scene) sort() {
 	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
+}
+
+func (w *workload) addContainer(name string) {
+	if at, known := slices.BinarySearch(w.containers, name); !known {
+		w.containers = slices.Insert(w.containers, at, name)
+	}
 }
 
 // noteBare adds a note with the command that gives VPAs to the workloads of namespaces in which some have none.

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/review"
 )
 
-// readTemplates reads the pod templates of workloads, and notes the workloads that have no pods.
+// readTemplates reads the pod templates of workloads, adds the CronJobs of which no Job runs, and notes the other workloads that have no pods.
 func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clients) {
 	all, failed := clients.Templates(ctx, c.onlyNamespace())
 	for _, resource := range slices.Sorted(maps.Keys(failed)) {
@@ -25,9 +26,20 @@ func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clie
 	for i := range all {
 		s.templates[all[i].Workload] = &all[i]
 	}
-	if s.selected == nil { // a selector selects pods, so it selects no workload without pods
-		s.noteIdle(c, all)
+	if s.selected != nil { // a selector selects pods, so it selects no workload without pods
+		return
 	}
+	for i := range all {
+		t := &all[i]
+		if t.Workload.Kind == "CronJob" && !t.Suspended && s.byKey[t.Workload] == nil && c.includes(t.Workload) {
+			w := s.add(t.Workload)
+			for k := range t.Containers {
+				w.addContainer(t.Containers[k].Name)
+			}
+		}
+	}
+	s.sort()
+	s.noteIdle(c, all)
 }
 
 // mostNames is the maximum number of names in a note.
@@ -50,6 +62,23 @@ func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	}
 }
 
+// noteUnmeasured returns notes about the CronJobs that the report omits because no Job runs and no usage of one is recorded.
+func (s *scene) noteUnmeasured(subjects []review.Subject) []string {
+	var names []string
+	for _, w := range s.workloads {
+		if s.isIdle(w) && !slices.ContainsFunc(subjects, func(x review.Subject) bool { return x.Workload == w.key }) {
+			names = append(names, report.ShortName(w.key))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{leftOut("no Job runs now, and the usage of earlier ones is not known", names)}
+}
+
+// isIdle reports whether a workload is a CronJob without a live pod.
+func (s *scene) isIdle(w *workload) bool { return len(w.live) == 0 && s.templates[w.key] != nil }
+
 func leftOut(cause string, names []string) string {
 	subject := fmt.Sprintf("%d workloads are", len(names))
 	if len(names) == 1 {
@@ -67,8 +96,6 @@ func idle(t *kube.Template) string {
 	switch {
 	case t.Suspended:
 		return "suspended"
-	case t.Workload.Kind == "CronJob":
-		return "no Job runs now"
 	case t.Replicas.Known && t.Replicas.Replicas == 0:
 		return "0 replicas"
 	}

@@ -6,6 +6,7 @@ package recommend
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestRecommend_workloadsWithoutPods_areNamedWithTheCause(t *testing.T) {
 	for _, want := range []string{
 		"7 workloads are not in this report (0 replicas): shop/deploy/asleep-0, shop/deploy/asleep-1, shop/deploy/asleep-2, shop/deploy/asleep-3, shop/deploy/asleep-4 and 2 more.",
 		"1 workload is not in this report (no live pods): web/deploy/starting.",
-		"1 workload is not in this report (no Job runs now): pay/cj/report.",
+		"1 workload is not in this report (no Job runs now, and the usage of earlier ones is not known): pay/cj/report.",
 		"1 workload is not in this report (suspended): pay/cj/old.",
 	} {
 		if !strings.Contains(r.out, want) || r.code != 0 {
@@ -51,6 +52,31 @@ func TestRecommend_workloadsWithoutPods_areNamedWithTheCause(t *testing.T) {
 	r = runCommand(t.Context(), append(args, "deploy/asleep-3")...)
 	if r.code != 1 || !strings.Contains(r.errs, "it exists and has none: 0 replicas") {
 		t.Errorf("a named workload: got exit code %d and error %s", r.code, r.errs)
+	}
+}
+
+func TestRecommend_cronJobWithoutARun_isReviewedByItsTemplate(t *testing.T) {
+	f := shop(t)
+	f.Apply(cronJobs, `{"metadata":{"namespace":"pay","name":"report"},"spec":{"schedule":"0 3 * * *","jobTemplate":{"spec":{"template":{"spec":{"containers":[
+		{"name":"app","resources":{"requests":{"cpu":"2","memory":"4Gi"}}},{"name":"log","resources":{"requests":{"cpu":"10m"}}}]}}}}}}`)
+	f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"pay","name":"report","uid":"v-report","creationTimestamp":"2026-10-01T00:00:00Z"},
+		"spec":{"recommenders":[{"name":"balanced"}],"targetRef":{"apiVersion":"batch/v1","kind":"CronJob","name":"report"}},
+		"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":{"cpu":"300m","memory":"1Gi"},
+		"lowerBound":{"cpu":"300m","memory":"1Gi"},"upperBound":{"cpu":"300m","memory":"1Gi"}}]}}}`)
+	args := []string{"--kubeconfig", kubeconfig(t, f.URL()), "--source", "cluster"}
+	r := runCommand(t.Context(), args...)
+	if !regexp.MustCompile(`pay/cj/report +– +app +2 → 300m +4\.0Gi → 1\.0Gi +– `).MatchString(r.out) || strings.Contains(r.out, "no Job runs now") {
+		t.Errorf("got\n%s", r.out)
+	}
+	r = runCommand(t.Context(), append(args, "-o", "json", "cronjob/report")...)
+	for _, want := range []string{`"replicas": 0`, `"kind": "CronJob"`, `"newRequest": "300m"`} {
+		if !strings.Contains(r.out, want) || r.code != 0 {
+			t.Errorf("%s is missing in exit code %d\n%s%s", want, r.code, r.out, r.errs)
+		}
+	}
+	r = runCommand(t.Context(), append(args, "-o", "patch", "cronjob/report")...)
+	if !strings.Contains(r.out, "300m") || !strings.Contains(r.out, "jobTemplate") {
+		t.Errorf("patch: got\n%s%s", r.out, r.errs)
 	}
 }
 

@@ -27,7 +27,9 @@ func (j *job) subjects(c *collector) []review.Subject {
 	c.finish()
 	return j.allSubjects(c.scene, c.books, (*book).advise, func(w *workload, container string) review.Evidence {
 		if e := c.evidence[usage.Ref{Workload: w.key, Container: container}]; e != nil {
-			return e.result()
+			found := e.result()
+			found.AddRuns(c.books[0].store.Series(w.key, container), c.scene.Now)
+			return found
 		}
 		return review.Evidence{}
 	})
@@ -134,12 +136,11 @@ func (j *job) readTrace() (*scene, []review.Subject, error) {
 	}
 	replicas := map[cluster.Workload]int{}
 	for i := range all {
-		w := &workload{key: all[i].Key, containers: slices.Sorted(slices.Values(all[i].Containers))}
-		s.workloads = append(s.workloads, w)
-		s.byKey[w.key] = w
+		w := s.add(all[i].Key)
+		w.containers = slices.Sorted(slices.Values(all[i].Containers))
 		replicas[w.key] = recentPods(&all[i])
 	}
-	slices.SortFunc(s.workloads, func(a, b *workload) int { return a.key.Compare(b.key) })
+	s.sort()
 	if err := j.check(s); err != nil {
 		return nil, nil, err
 	}

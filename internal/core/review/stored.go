@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/runs"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -28,11 +29,14 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 	case a == nil:
 		e.Lack = "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"
 		return e
-	case history == nil:
+	case history == nil && a.AdviceFor(container) == nil:
 		e.Lack = "the cluster stores no usage of it"
 		return e
 	}
 	for _, res := range cluster.All {
+		if history == nil { // of a CronJob of which no Job runs
+			break
+		}
 		seen := history.Seen(res)
 		if seen.Count == 0 {
 			continue
@@ -55,7 +59,27 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 	if at, _ := history.LastOOM(); !at.IsZero() {
 		e.Kill(at, 1)
 	}
+	e.AddRuns(history, now)
 	return e
+}
+
+// AddRuns counts runs of a container that runs to its end instead of hours, which short runs hardly have: those that it can be sized by as enough for
+// Low, and as many as are kept as enough for Medium. The history may be nil.
+func (e *Evidence) AddRuns(history *usage.ContainerHistory, now time.Time) {
+	if history == nil {
+		return
+	}
+	measured := runs.Most
+	for _, res := range cluster.All {
+		_, n := history.Runs().Percentile(res, 1, now)
+		measured = min(measured, n)
+	}
+	switch {
+	case measured == runs.Most:
+		e.Hours = max(e.Hours, mediumHours)
+	case measured >= runs.Least:
+		e.Hours = max(e.Hours, lowHours)
+	}
 }
 
 // AddStatusKills adds the OOM kills since a time that the status of live pods contains, unless the source of usage knows more.

@@ -298,7 +298,7 @@ func (c *content) sections() (s sections) {
 			s.without++
 		}
 		switch {
-		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving:
+		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving, row.IsIdle() && row.Lowers():
 			s.waste = append(s.waste, row)
 		case row.Risk >= core.SeverityMedium || unknown:
 		case c.heldBack(row):
@@ -463,7 +463,7 @@ func (c *content) moneyColumn() page.Column {
 
 // saving returns the money of a row, or what it frees if there are no prices.
 func (c *content) saving(row *core.Row) string {
-	if c.Prices.Known() {
+	if c.Prices.Known() && !row.IsIdle() {
 		return price(c.Money(row))
 	}
 	var parts []string
@@ -527,7 +527,7 @@ func changed(row *core.Row, res cluster.Resource) string {
 		return from
 	case row.Confidence == core.None || !has:
 		return "–"
-	case len(row.Places) == 0:
+	case len(row.Places) == 0 && !row.IsIdle():
 		return wording.Cell(res, after)
 	case had && from == wording.Cell(res, after): // a difference that is not shown is none for a person
 		return "keep"
