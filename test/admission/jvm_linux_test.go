@@ -134,7 +134,7 @@ func TestJVM_realJDK_readsCPURequestsAsExpected(t *testing.T) {
 		if m%500 != 0 {
 			continue
 		}
-		name, value, _ := strings.Cut(runtimeguard.CPUCountVariable(cluster.JVM)+"="+runtimeguard.CPUCountValue(cluster.JVM, m), "=")
+		name, value, _ := strings.Cut(runtimeguard.VariableOf(cluster.JVM)+"="+runtimeguard.CPUCountValue(cluster.JVM, m), "=")
 		out, err = j.run([]string{name + "=" + value}, readShares, "-XshowSettings:system")
 		if err != nil {
 			t.Fatalf("%dm with %s=%s: %v\n%s", m, name, value, err, out)

@@ -528,7 +528,7 @@ func (n *newcomer) annotationsAreValid(t *testing.T) {
 	vpa := n.do(t, "kubectl -n shop get vpa web -o yaml")
 	for _, name := range []string{
 		"hpa: preserve", "change-window: 0 22", "rollout: canary", "canary-duration: 30m", "cpu-limits: remove", "mover: surge", "runtime-guards: cpu",
-		"inject-cpu-count: request", `learn-startup-boost: "true"`,
+		"inject-cpu-count: request", `inject-heap-percent: "60"`, `learn-startup-boost: "true"`,
 	} {
 		if !strings.Contains(vpa, "podfit.dev/"+name) {
 			t.Errorf("no annotation %s", name)

@@ -28,6 +28,9 @@ const (
 	AnnotationInjectCPUCount = "podfit.dev/inject-cpu-count"
 	// InjectFromRequest is the value of AnnotationInjectCPUCount with which the number is the CPU request, rounded up to whole cores.
 	InjectFromRequest = "request"
+	// AnnotationInjectHeapPercent is the percentage of the memory limit, 1 to 100, that the webhook sets as the heap of JVMs in new pods
+	// (-XX:MaxRAMPercentage).
+	AnnotationInjectHeapPercent = "podfit.dev/inject-heap-percent"
 )
 
 // AnnotationCPULimits on a VerticalPodAutoscaler is a LimitRule for CPU: keep or remove. It overrides the field limits.cpu of the

@@ -39,9 +39,9 @@ type Runtime struct {
 	Evidence    RuntimeEvidence
 	CPUCountSet bool // the number of processors is set: -XX:ActiveProcessorCount, GOMAXPROCS, DOTNET_PROCESSOR_COUNT
 
-	// CPUCountOpen is true if podfit may add the variable that sets the number of processors: no variable with the same effect is set, and
-	// the environment is completely known.
-	CPUCountOpen bool
+	// VariableOpen is true if podfit may add the variable of the runtime (runtimeguard.VariableOf): it is not set, and the environment is
+	// completely known.
+	VariableOpen bool
 }
 
 // Runtimes are the runtimes of the containers of a pod whose runtime is known.
@@ -56,7 +56,7 @@ func (p *Pod) Runtime(c *Container) *Runtime {
 }
 
 // RuntimeGuards is what podfit does for containers whose runtime is known (annotations podfit.dev/runtime-guards and
-// podfit.dev/inject-cpu-count, or a SizingProfile). The zero value is nothing, as in upstream.
+// podfit.dev/inject-…, or a SizingProfile). The zero value is nothing, as in upstream.
 type RuntimeGuards struct {
 	CPU    bool // keep CPU requests out of the ranges that a JVM misreads
 	Memory bool // keep memory requests at or above the heap of a JVM
@@ -64,6 +64,8 @@ type RuntimeGuards struct {
 
 	// InjectCPUCount is true if the webhook adds the environment variable that sets the number of processors of the runtime.
 	InjectCPUCount bool
+	// InjectHeapPercent is the percentage of the memory limit that the webhook sets as the heap of JVMs; 0: none.
+	InjectHeapPercent float64
 
 	Problem string // the error in the annotations or the profile, "" if there is none
 }
@@ -74,6 +76,7 @@ func (g RuntimeGuards) Under(profile RuntimeGuards) RuntimeGuards {
 		return g
 	}
 	profile.InjectCPUCount = g.InjectCPUCount
+	profile.InjectHeapPercent = g.InjectHeapPercent
 	profile.Problem = cmp.Or(g.Problem, profile.Problem)
 	return profile
 }

@@ -6,9 +6,13 @@ package explanation
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -17,6 +21,7 @@ type Heap struct {
 	Container string
 	runtimeguard.HeapAdvice
 	Option string // of the JVM, to copy; "" without advice
+	Flat   string // what the recorded memory says without metrics of the heap, as a sentence; "" if nothing
 }
 
 // JVMs returns the names of the containers with a Java virtual machine, also those that are not shown.
@@ -44,6 +49,9 @@ func heaps(in *Input) []Heap {
 			if c := p.Container(name); c != nil {
 				_, limits := c.Running()
 				h.Option = runtimeguard.HeapOption(&h.HeapAdvice, p.Runtime(c), limits.Memory > 0)
+				if ceiling, set := runtimeguard.Heap(p.Runtime(c), limits.Memory); set && h.Lack != "" {
+					h.Flat = in.flat(name, ceiling)
+				}
 			}
 		}
 		out = append(out, h)
@@ -51,12 +59,44 @@ func heaps(in *Input) []Heap {
 	return out
 }
 
+// The memory of a JVM is flat if the hourly peaks of some days, without the lowest tenth, differ by at most flatRange.
+const (
+	flatDays  = 3
+	flatRange = 1.1
+)
+
+// flat returns that the memory of a container is flat at the ceiling of its heap or above, "" if it is not, or if that is not known.
+func (in *Input) flat(container string, ceiling int64) string {
+	if in.Sizing == nil {
+		return ""
+	}
+	i := slices.IndexFunc(in.Sizing.Histories, func(h *usage.ContainerHistory) bool { return h.Container() == container })
+	if i < 0 {
+		return ""
+	}
+	peaks := recommend.PeaksOf(in.Sizing.Histories[i], cluster.Memory)
+	if peaks == nil {
+		return ""
+	}
+	hours := peaks.AppendHours(nil, peaks.Newest()+1-24*flatDays, peaks.Newest()+1)
+	slices.Sort(hours)
+	if len(hours) < 24*flatDays*9/10 {
+		return ""
+	}
+	low, high := hours[len(hours)/10].Amount(), hours[len(hours)-1].Amount()
+	if high > low*flatRange || low < float64(ceiling) {
+		return ""
+	}
+	return fmt.Sprintf(" Its options set a heap of at most %s, and for %d days its memory has been flat at about %s: the heap is probably used up to its ceiling, so the memory in use does not show how much the JVM needs.",
+		wording.Amount(cluster.Memory, ceiling), flatDays, wording.Amount(cluster.Memory, int64(high)))
+}
+
 // Texts returns the facts and the advice as paragraphs of full sentences. After the last one, a reader copies Option.
 func (h *Heap) Texts() []string {
 	mem := func(v int64) string { return wording.Amount(cluster.Memory, v) }
 	if h.Lack != "" {
 		return []string{"The need of the JVM in " + h.Container + " is not known: " + h.Lack + ". With --prometheus, podfit explain reads jvm_memory_used_bytes, " +
-			"jvm_memory_max_bytes and jvm_gc_pause_seconds of Micrometer, or the same of client_java or the JMX exporter, and container_memory_working_set_bytes."}
+			"jvm_memory_max_bytes and jvm_gc_pause_seconds of Micrometer, or the same of client_java or the JMX exporter, and container_memory_working_set_bytes." + h.Flat}
 	}
 	facts := "The heap of " + h.Container + " has " + mem(h.Live) + " after a collection"
 	if !h.Collected {
@@ -74,6 +114,9 @@ func (h *Heap) Texts() []string {
 		advice = "Collections take more than " + target + " of the time. A ceiling of " + mem(h.AdvisedCeiling) + " should lower that." + needs + ". Raise the memory first, then set the option."
 	default:
 		advice = "The ceiling is suitable." + needs + "; with another memory limit, the option keeps the ceiling."
+	}
+	if percent, ok := strings.CutPrefix(h.Option, runtimeguard.HeapPercentFlag); ok {
+		advice += " podfit adds the option to new pods if you annotate the VPA with podfit.dev/inject-heap-percent=" + percent + "."
 	}
 	return []string{facts, advice}
 }

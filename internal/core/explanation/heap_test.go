@@ -7,9 +7,13 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/runtimeguard"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 const mi = 1 << 20
@@ -28,7 +32,7 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 		"lower": {
 			func(*Input, *runtimeguard.HeapUsage) {},
 			"heap of app has 100Mi after a collection, and a ceiling of 1Gi. Beside it the container uses 150Mi at most. Collections take 0.2 % of the time|" +
-				"A ceiling of 304Mi should keep collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory",
+				"A ceiling of 304Mi should keep collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory|podfit adds the option to new pods if you annotate the VPA with podfit.dev/inject-heap-percent=59.3.",
 			"-XX:MaxRAMPercentage=59.3",
 		},
 		"no limit": {
@@ -85,5 +89,46 @@ func TestHeaps_otherContainersAndPrograms_areLeftOut(t *testing.T) {
 	// The pod does not have the container any more, so the option is not known.
 	if got := Explain(in).Heaps; len(got) != 1 || got[0].Container != "side" || got[0].AdvisedCeiling == 0 || got[0].Option != "" {
 		t.Errorf("heaps %+v, want that of the container that is explained", got)
+	}
+}
+
+// Without metrics of the heap, memory that is flat at the ceiling shows that it is not the need.
+func TestHeaps_flatMemoryWithoutMetrics_isSaidToBeTheCeiling(t *testing.T) {
+	for name, c := range map[string]struct {
+		heap  int64
+		days  int
+		spike float64
+		want  string
+	}{
+		"flat":         {512 * mi, 4, 1, "Its options set a heap of at most 512Mi, and for 3 days its memory has been flat at about 641Mi: the heap is probably used up to its ceiling"},
+		"one low hour": {512 * mi, 4, 0.5, "flat at about 641Mi"},
+		"a peak":       {512 * mi, 4, 1.5, ""},
+		"below":        {700 * mi, 4, 1, ""},
+		"no option":    {0, 4, 1, ""},
+		"young":        {512 * mi, 2, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := quietInput("cart-0")
+			java("openjdk:21", nil, nil)(in)
+			in.Pods[0].Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM, HeapBytes: c.heap}}}
+			profile, _ := recommend.Builtin("balanced")
+			store := usage.NewStore(usage.DefaultConfig())
+			store.Extend(cart, profile.Extend)
+			store.Track(in.Pods[0])
+			for hour := range 24 * c.days {
+				used := 640.0 * mi
+				if hour == 24*c.days-10 {
+					used *= c.spike
+				}
+				at := noon.Add(time.Duration(hour-24*c.days) * time.Hour)
+				store.Tick(at)
+				store.Observe(usage.Sample{Pod: in.Pods[0].Key, Container: "app", At: at, CPU: 0.1, Memory: used, Has: cluster.Both})
+			}
+			in.Sizing = &rationale.Sizing{Now: noon, Autoscaler: in.Autoscaler, Histories: store.All(cart)}
+			found := Explain(in).Heaps
+			if len(found) != 1 || !strings.Contains(found[0].Texts()[0], c.want) || (found[0].Flat == "") != (c.want == "") {
+				t.Errorf("got %+v, want %q", found, c.want)
+			}
+		})
 	}
 }

@@ -132,7 +132,7 @@ func keptInWholePod(l Limits, p *cluster.Pod) (KeptKind, bool) {
 func keptInContainer(a *cluster.Autoscaler, p *cluster.Pod, c *cluster.Container) (KeptKind, bool) {
 	cp := a.Policy(c.Name)
 	r := p.Runtime(c)
-	countSet := r != nil && (r.CPUCountSet || a.Guards.InjectCPUCount && r.CPUCountOpen)
+	countSet := r != nil && (r.CPUCountSet || a.Guards.InjectCPUCount && r.VariableOpen)
 	switch {
 	case cp != nil && cp.RequestsOnly:
 		return KeptByPolicy, true

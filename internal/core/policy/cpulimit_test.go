@@ -98,7 +98,7 @@ func TestWithoutCPULimits_eachCondition_removesOrKeepsTheLimit(t *testing.T) {
 		"a JVM that gets ActiveProcessorCount": {
 			func(a *cluster.Autoscaler, _ *Limits, p *cluster.Pod) {
 				a.Guards.InjectCPUCount = true
-				p.Runtimes = java(cluster.Runtime{CPUCountOpen: true})
+				p.Runtimes = java(cluster.Runtime{VariableOpen: true})
 			},
 			"Pod resources updated by cart: cpu limit removed: container app",
 		},
@@ -295,7 +295,7 @@ func randomRemoval(random *rand.Rand, amount func(int64) int64) (*cluster.Autosc
 		l.Range.Container.Max = cluster.Resources{}.Set(cluster.CPU, 4000)
 	}
 	if random.IntN(4) == 0 {
-		p.Runtimes = java(cluster.Runtime{CPUCountSet: random.IntN(2) == 0, CPUCountOpen: true})
+		p.Runtimes = java(cluster.Runtime{CPUCountSet: random.IntN(2) == 0, VariableOpen: true})
 		a.Guards = cluster.RuntimeGuards{CPU: true}
 	}
 	return a, l, p

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -82,7 +83,7 @@ func guardHeap(f *Fitted, heap int64, b bounds, looked *[]Bound) {
 // request. It does not if the container has or gets a CPU limit, if its options set the number, if the webhook does, which changes only new
 // pods, or if the request is rounded to whole cores.
 func ReadsCPURequest(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.Container, r *cluster.Runtime) bool {
-	if !a.Guards.CPU || r == nil || r.Kind != cluster.JVM || r.CPUCountSet || a.Guards.InjectCPUCount && r.CPUCountOpen && p.Node == "" {
+	if !a.Guards.CPU || r == nil || r.Kind != cluster.JVM || r.CPUCountSet || a.Guards.InjectCPUCount && r.VariableOpen && p.Node == "" {
 		return false
 	}
 	_, limits := c.Running()
@@ -147,13 +148,16 @@ func (s *scaling) lowerOutOfBands(out []Fitted, floors []cluster.Resources) {
 // A Variable is a variable to add to the environment of a container of a new pod.
 type Variable struct{ Container, Name, Value string }
 
-// CPUCounts returns the variables by which the runtimes of a new pod take their number of processors from the CPU request that fits sets, or
-// else from their own. There are none unless the autoscaler asks for it (RuntimeGuards.InjectCPUCount).
+// Variables returns the variables by which the runtimes of a new pod take their number of processors from the CPU request that fits sets, or
+// else from their own, and JVMs the ceiling of their heap from the memory limit. There are none unless the autoscaler asks for them
+// (RuntimeGuards).
 //
-// A container gets none if the variable or an option with the same effect is set or may be, if the policy of the container is Off, if it has
-// no CPU request, or if it has or gets a CPU limit, which the runtimes read.
-func CPUCounts(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Variable {
-	if !a.Guards.InjectCPUCount || p.Runtimes == nil {
+// A container gets none if the variable is set or may be, or if the policy of the container is Off. It gets no option if one with the same
+// effect is set; no number of processors if it has no CPU request, or if it has or gets a CPU limit, which the runtimes read; and no heap
+// without a memory limit.
+func Variables(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Variable {
+	g := &a.Guards
+	if !g.InjectCPUCount && g.InjectHeapPercent == 0 || p.Runtimes == nil {
 		return nil
 	}
 	var out []Variable
@@ -161,11 +165,19 @@ func CPUCounts(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) [
 		c := &p.Containers[i]
 		r := p.Runtime(c)
 		cp := a.Policy(c.Name)
-		if r == nil || !r.CPUCountOpen || cp != nil && cp.Off || c.Limits.CPU > 0 || l.Range.Container.Default.CPU > 0 {
+		if r == nil || !r.VariableOpen || cp != nil && cp.Off {
 			continue
 		}
-		if requests, _ := sizeOf(c, fits); requests.CPU > 0 {
-			out = append(out, Variable{Container: c.Name, Name: runtimeguard.CPUCountVariable(r.Kind), Value: runtimeguard.CPUCountValue(r.Kind, requests.CPU)})
+		var values []string
+		requests, limits := sizeOf(c, fits)
+		if g.InjectCPUCount && !r.CPUCountSet && c.Limits.CPU <= 0 && l.Range.Container.Default.CPU <= 0 && requests.CPU > 0 {
+			values = append(values, runtimeguard.CPUCountValue(r.Kind, requests.CPU))
+		}
+		if limited := limits.Memory > 0 || l.Range.Container.Default.Memory > 0; g.InjectHeapPercent > 0 && r.Kind == cluster.JVM && r.HeapBytes == 0 && r.HeapPercent == 0 && limited {
+			values = append(values, runtimeguard.HeapPercentOption(g.InjectHeapPercent))
+		}
+		if len(values) > 0 {
+			out = append(out, Variable{Container: c.Name, Name: runtimeguard.VariableOf(r.Kind), Value: strings.Join(values, " ")})
 		}
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 func TestFit_cpuGuardAndInjectionButRunningPodWithoutVariable_keepsRequestsOutOfTheRanges(t *testing.T) {
 	a := recommend(exactly("app", cpu(1000)))
 	a.Guards = cluster.RuntimeGuards{CPU: true, InjectCPUCount: true}
-	p := jvmPod(container("app", cpu(500), cluster.Resources{}), cluster.Runtime{CPUCountOpen: true})
+	p := jvmPod(container("app", cpu(500), cluster.Resources{}), cluster.Runtime{VariableOpen: true})
 	p.Node = "node-1"
 	if got := Fit(a, Limits{}, p)[0].Requests.CPU; got != 1001 {
 		t.Errorf("%dm for a running JVM without the variable, want 1001m", got)

@@ -49,7 +49,7 @@ func TestFit_cpuGuard_keepsRequestsOutOfTheRangesThatJVMsMisread(t *testing.T) {
 		"no guard":                  {target: 1000, guards: cluster.RuntimeGuards{Memory: true}, want: 1000},
 		"another runtime":           {target: 1000, runtime: cluster.Runtime{Kind: cluster.GoRuntime}, want: 1000},
 		"the number is set":         {target: 1000, runtime: cluster.Runtime{CPUCountSet: true}, want: 1000},
-		"the webhook sets it":       {target: 1000, runtime: cluster.Runtime{CPUCountOpen: true}, guards: cluster.RuntimeGuards{CPU: true, InjectCPUCount: true}, want: 1000},
+		"the webhook sets it":       {target: 1000, runtime: cluster.Runtime{VariableOpen: true}, guards: cluster.RuntimeGuards{CPU: true, InjectCPUCount: true}, want: 1000},
 		"the webhook may not set":   {target: 1000, guards: cluster.RuntimeGuards{CPU: true, InjectCPUCount: true}, want: 1001, note: "cpu raised above a range that a JVM misreads"},
 		"a CPU limit":               {target: 1000, pod: container("app", cpu(500), cpu(2000)), want: 1000},
 		"a default CPU limit":       {target: 1000, change: func(_ *cluster.Autoscaler, l *Limits) { l.Range.Container.Default = cpu(4000) }, want: 1000},
@@ -218,10 +218,11 @@ func TestFit_randomJVM_changesOnlyWhatIsGuarded(t *testing.T) {
 	})
 }
 
-func TestCPUCounts_optIn_setsTheNumberForTheRequest(t *testing.T) {
+func TestVariables_optIn_setsTheNumberForTheRequest(t *testing.T) {
 	app := container("app", cpu(2500), cluster.Resources{})
-	open := func(kind cluster.RuntimeKind) cluster.Runtime { return cluster.Runtime{Kind: kind, CPUCountOpen: true} }
+	open := func(kind cluster.RuntimeKind) cluster.Runtime { return cluster.Runtime{Kind: kind, VariableOpen: true} }
 	fits := []Fitted{{Container: "app", Requests: cpu(1001)}}
+	heap := func(a *cluster.Autoscaler, _ *Limits) { a.Guards.InjectHeapPercent = 60 }
 	for name, c := range map[string]struct {
 		pod     cluster.Container
 		runtime cluster.Runtime
@@ -229,16 +230,27 @@ func TestCPUCounts_optIn_setsTheNumberForTheRequest(t *testing.T) {
 		change  func(*cluster.Autoscaler, *Limits)
 		want    []Variable
 	}{
-		"a JVM":               {app, open(cluster.JVM), fits, nil, []Variable{{"app", "JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=2"}}},
-		"Go":                  {app, open(cluster.GoRuntime), fits, nil, []Variable{{"app", "GOMAXPROCS", "2"}}},
-		".NET":                {app, open(cluster.DotNet), fits, nil, []Variable{{"app", "DOTNET_PROCESSOR_COUNT", "2"}}},
-		"its own request":     {app, open(cluster.GoRuntime), nil, nil, []Variable{{"app", "GOMAXPROCS", "3"}}},
-		"a fit for memory":    {app, open(cluster.GoRuntime), []Fitted{{Container: "app", Requests: memory(mi)}}, nil, []Variable{{"app", "GOMAXPROCS", "3"}}},
-		"no opt-in":           {app, open(cluster.JVM), fits, func(a *cluster.Autoscaler, _ *Limits) { a.Guards = allGuards }, nil},
-		"not open":            {app, cluster.Runtime{Kind: cluster.JVM}, fits, nil, nil},
-		"no request":          {container("app", cluster.Resources{}, cluster.Resources{}), open(cluster.JVM), nil, nil, nil},
-		"a CPU limit":         {container("app", cpu(500), cpu(500)), open(cluster.JVM), fits, nil, nil},
-		"a default CPU limit": {app, open(cluster.JVM), fits, func(_ *cluster.Autoscaler, l *Limits) { l.Range.Container.Default = cpu(1) }, nil},
+		"a JVM":            {app, open(cluster.JVM), fits, nil, []Variable{{"app", "JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=2"}}},
+		"Go":               {app, open(cluster.GoRuntime), fits, nil, []Variable{{"app", "GOMAXPROCS", "2"}}},
+		".NET":             {app, open(cluster.DotNet), fits, nil, []Variable{{"app", "DOTNET_PROCESSOR_COUNT", "2"}}},
+		"its own request":  {app, open(cluster.GoRuntime), nil, nil, []Variable{{"app", "GOMAXPROCS", "3"}}},
+		"a fit for memory": {app, open(cluster.GoRuntime), []Fitted{{Container: "app", Requests: memory(mi)}}, nil, []Variable{{"app", "GOMAXPROCS", "3"}}},
+		"no opt-in":        {app, open(cluster.JVM), fits, func(a *cluster.Autoscaler, _ *Limits) { a.Guards = allGuards }, nil},
+		"a number is set":  {app, cluster.Runtime{Kind: cluster.JVM, VariableOpen: true, CPUCountSet: true}, fits, nil, nil},
+		"a heap":           {container("app", cpu(2500), memory(mi)), open(cluster.JVM), fits, heap, []Variable{{"app", "JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=2 -XX:MaxRAMPercentage=60.0"}}},
+		"only a heap":      {container("app", cpu(500), cluster.Amounts(500, mi)), open(cluster.JVM), fits, heap, []Variable{{"app", "JAVA_TOOL_OPTIONS", "-XX:MaxRAMPercentage=60.0"}}},
+		"a heap of a default": {container("app", cluster.Resources{}, cluster.Resources{}), open(cluster.JVM), nil, func(a *cluster.Autoscaler, l *Limits) {
+			heap(a, l)
+			l.Range.Container.Default = memory(mi)
+		}, []Variable{{"app", "JAVA_TOOL_OPTIONS", "-XX:MaxRAMPercentage=60.0"}}},
+		"a heap without a limit": {container("app", cluster.Resources{}, cluster.Resources{}), open(cluster.JVM), nil, heap, nil},
+		"a heap in bytes":        {container("app", cluster.Resources{}, memory(mi)), cluster.Runtime{Kind: cluster.JVM, VariableOpen: true, HeapBytes: mi}, nil, heap, nil},
+		"a heap in percent":      {container("app", cluster.Resources{}, memory(mi)), cluster.Runtime{Kind: cluster.JVM, VariableOpen: true, HeapPercent: 50}, nil, heap, nil},
+		"a heap of Go":           {container("app", cluster.Resources{}, memory(mi)), open(cluster.GoRuntime), nil, heap, nil},
+		"not open":               {app, cluster.Runtime{Kind: cluster.JVM}, fits, nil, nil},
+		"no request":             {container("app", cluster.Resources{}, cluster.Resources{}), open(cluster.JVM), nil, nil, nil},
+		"a CPU limit":            {container("app", cpu(500), cpu(500)), open(cluster.JVM), fits, nil, nil},
+		"a default CPU limit":    {app, open(cluster.JVM), fits, func(_ *cluster.Autoscaler, l *Limits) { l.Range.Container.Default = cpu(1) }, nil},
 		"policy Off": {app, open(cluster.JVM), nil, func(a *cluster.Autoscaler, _ *Limits) {
 			a.Policies = []cluster.ContainerPolicy{{Container: "*", Off: true}}
 		}, nil},
@@ -251,7 +263,7 @@ func TestCPUCounts_optIn_setsTheNumberForTheRequest(t *testing.T) {
 			if c.change != nil {
 				c.change(a, &l)
 			}
-			if diff := cmp.Diff(c.want, CPUCounts(a, l, jvmPod(c.pod, c.runtime), c.fits)); diff != "" {
+			if diff := cmp.Diff(c.want, Variables(a, l, jvmPod(c.pod, c.runtime), c.fits)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -53,7 +53,7 @@ func (w *Why) processorsText(r *cluster.Runtime) string {
 		if !w.changes() {
 			return ""
 		}
-		option := runtimeguard.CPUCountVariable(r.Kind)
+		option := runtimeguard.VariableOf(r.Kind)
 		if r.Kind == cluster.JVM {
 			option = "-XX:ActiveProcessorCount"
 		}

@@ -49,14 +49,14 @@ func Detect(c Container) (cluster.Runtime, bool) {
 		return cluster.Runtime{}, false
 	}
 	r := cluster.Runtime{Kind: kind, Evidence: evidence}
-	variable := CPUCountVariable(kind)
+	variable := VariableOf(kind)
 	taken := slices.ContainsFunc(c.Variables, func(v Variable) bool { return v.Name == variable })
 	if kind == cluster.JVM {
 		c.readOptions(&r)
 	} else {
 		r.CPUCountSet = variable != "" && taken
 	}
-	r.CPUCountOpen = variable != "" && !taken && !r.CPUCountSet && !c.Imported
+	r.VariableOpen = variable != "" && !taken && !c.Imported
 	return r, true
 }
 
@@ -194,9 +194,9 @@ func kindOfImage(image string) cluster.RuntimeKind {
 	return cluster.UnknownRuntime
 }
 
-// CPUCountVariable returns the variable that sets the number of processors of a runtime, or "" if there is none. For a JVM it contains
-// options.
-func CPUCountVariable(kind cluster.RuntimeKind) string {
+// VariableOf returns the variable that sets the number of processors of a runtime, or "" if there is none. For a JVM it contains options,
+// also that of the heap.
+func VariableOf(kind cluster.RuntimeKind) string {
 	switch kind {
 	case cluster.JVM:
 		return variableToolOptions

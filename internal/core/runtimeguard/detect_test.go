@@ -75,22 +75,22 @@ func TestDetect_optionsOfAJVM_laterOneCounts(t *testing.T) {
 		in   Container
 		want cluster.Runtime
 	}{
-		"none":             {jvm("-jar", "app.jar"), cluster.Runtime{CPUCountOpen: true}},
-		"-Xmx":             {jvm("-Xmx512m"), cluster.Runtime{HeapBytes: 512 << 20, CPUCountOpen: true}},
-		"-Xmx in bytes":    {jvm("-Xmx1073741824"), cluster.Runtime{HeapBytes: 1 << 30, CPUCountOpen: true}},
-		"-Xmx twice":       {jvm("-Xmx1g", "-Xmx2G"), cluster.Runtime{HeapBytes: 2 << 30, CPUCountOpen: true}},
-		"MaxHeapSize":      {jvm("-XX:MaxHeapSize=3t"), cluster.Runtime{HeapBytes: 3 << 40, CPUCountOpen: true}},
-		"a script":         {Container{Words: []string{"sh", "-c", "java -Xmx64k '-XX:ActiveProcessorCount=2' -jar x;"}}, cluster.Runtime{HeapBytes: 64 << 10, CPUCountSet: true}},
-		"percent":          {jvm("-XX:MaxRAMPercentage=75.0"), cluster.Runtime{HeapPercent: 75, CPUCountOpen: true}},
-		"no percent":       {jvm("-XX:MaxRAMPercentage=175"), cluster.Runtime{CPUCountOpen: true}},
-		"not a number":     {jvm("-XX:MaxRAMPercentage=NaN", "-Xmxg", "-Xmx", "-Xmx-1g", "-Xmx9999999999g"), cluster.Runtime{CPUCountOpen: true}},
-		"processors":       {jvm("-XX:ActiveProcessorCount=4"), cluster.Runtime{CPUCountSet: true}},
-		"automatic":        {jvm("-XX:ActiveProcessorCount=-1"), cluster.Runtime{CPUCountOpen: true}},
+		"none":             {jvm("-jar", "app.jar"), cluster.Runtime{VariableOpen: true}},
+		"-Xmx":             {jvm("-Xmx512m"), cluster.Runtime{HeapBytes: 512 << 20, VariableOpen: true}},
+		"-Xmx in bytes":    {jvm("-Xmx1073741824"), cluster.Runtime{HeapBytes: 1 << 30, VariableOpen: true}},
+		"-Xmx twice":       {jvm("-Xmx1g", "-Xmx2G"), cluster.Runtime{HeapBytes: 2 << 30, VariableOpen: true}},
+		"MaxHeapSize":      {jvm("-XX:MaxHeapSize=3t"), cluster.Runtime{HeapBytes: 3 << 40, VariableOpen: true}},
+		"a script":         {Container{Words: []string{"sh", "-c", "java -Xmx64k '-XX:ActiveProcessorCount=2' -jar x;"}}, cluster.Runtime{HeapBytes: 64 << 10, CPUCountSet: true, VariableOpen: true}},
+		"percent":          {jvm("-XX:MaxRAMPercentage=75.0"), cluster.Runtime{HeapPercent: 75, VariableOpen: true}},
+		"no percent":       {jvm("-XX:MaxRAMPercentage=175"), cluster.Runtime{VariableOpen: true}},
+		"not a number":     {jvm("-XX:MaxRAMPercentage=NaN", "-Xmxg", "-Xmx", "-Xmx-1g", "-Xmx9999999999g"), cluster.Runtime{VariableOpen: true}},
+		"processors":       {jvm("-XX:ActiveProcessorCount=4"), cluster.Runtime{CPUCountSet: true, VariableOpen: true}},
+		"automatic":        {jvm("-XX:ActiveProcessorCount=-1"), cluster.Runtime{VariableOpen: true}},
 		"tool options":     {with(jvm(), "JAVA_TOOL_OPTIONS", "-Xmx1g"), cluster.Runtime{HeapBytes: 1 << 30}},
 		"overridden":       {with(jvm("-Xmx2g"), "JAVA_TOOL_OPTIONS", "-Xmx1g", "JDK_JAVA_OPTIONS", "-Xmx3g"), cluster.Runtime{HeapBytes: 2 << 30}},
-		"launcher options": {with(jvm(), "JDK_JAVA_OPTIONS", "-XX:ActiveProcessorCount=4"), cluster.Runtime{CPUCountSet: true}},
-		"last options":     {with(jvm("-Xmx2g"), "_JAVA_OPTIONS", "-Xmx1g"), cluster.Runtime{HeapBytes: 1 << 30, CPUCountOpen: true}},
-		"set twice":        {with(jvm(), "JAVA_OPTS", "-Xmx2g", "JAVA_OPTS", "-Xmx1g"), cluster.Runtime{HeapBytes: 1 << 30, CPUCountOpen: true}},
+		"launcher options": {with(jvm(), "JDK_JAVA_OPTIONS", "-XX:ActiveProcessorCount=4"), cluster.Runtime{CPUCountSet: true, VariableOpen: true}},
+		"last options":     {with(jvm("-Xmx2g"), "_JAVA_OPTIONS", "-Xmx1g"), cluster.Runtime{HeapBytes: 1 << 30, VariableOpen: true}},
+		"set twice":        {with(jvm(), "JAVA_OPTS", "-Xmx2g", "JAVA_OPTS", "-Xmx1g"), cluster.Runtime{HeapBytes: 1 << 30, VariableOpen: true}},
 		"from an object":   {with(jvm(), "JAVA_TOOL_OPTIONS", ""), cluster.Runtime{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestDetect_numberOfProcessors_isOpenOnlyIfNothingMaySetIt(t *testing.T) {
 		"JVM with envFrom":             {Container{Label: "jvm", Imported: true}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, _ := Detect(c.in); got.CPUCountSet != c.set || got.CPUCountOpen != c.open {
+			if got, _ := Detect(c.in); got.CPUCountSet != c.set || got.VariableOpen != c.open {
 				t.Errorf("Detect() = %+v, want set %t, open %t", got, c.set, c.open)
 			}
 		})

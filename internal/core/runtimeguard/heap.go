@@ -6,6 +6,7 @@ package runtimeguard
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -131,5 +132,13 @@ func HeapOption(a *HeapAdvice, r *cluster.Runtime, limited bool) string {
 	case !limited || r != nil && r.HeapBytes > 0 || a.AdvisedMemory < smallMemory || a.AdvisedCeiling < smallHeap:
 		return fmt.Sprintf("-Xmx%dm", a.AdvisedCeiling>>20)
 	}
-	return fmt.Sprintf("-XX:MaxRAMPercentage=%.1f", math.Floor(float64(a.AdvisedCeiling)*1000/float64(a.AdvisedMemory))/10)
+	return HeapPercentOption(math.Floor(float64(a.AdvisedCeiling)*1000/float64(a.AdvisedMemory)) / 10)
+}
+
+// HeapPercentFlag is the option of a JVM that sets its heap to a percentage of the memory limit, before the number.
+const HeapPercentFlag = "-XX:MaxRAMPercentage="
+
+// HeapPercentOption returns HeapPercentFlag with a number that has a decimal, which Java 8 requires.
+func HeapPercentOption(percent float64) string {
+	return HeapPercentFlag + strconv.FormatFloat(percent, 'f', 1, 64)
 }

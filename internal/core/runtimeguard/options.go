@@ -128,7 +128,7 @@ func Heap(r *cluster.Runtime, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// CPUCountValue returns the value of CPUCountVariable for a CPU request in millicores.
+// CPUCountValue returns the value of VariableOf for a CPU request in millicores.
 func CPUCountValue(kind cluster.RuntimeKind, millicores int64) string {
 	count := strconv.FormatInt(Processors(millicores), 10)
 	if kind == cluster.JVM {

@@ -167,7 +167,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 	var init []policy.Fitted
 	if a.Mode.Applies() {
 		s.fits = policy.Fit(a, limits, p)
-		s.variables = policy.CPUCounts(a, limits, p, s.fits)
+		s.variables = policy.Variables(a, limits, p, s.fits)
 		if h.options.InitContainers {
 			init = policy.FitInit(a, limits, p, s.fits)
 		}
@@ -195,7 +195,7 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 	s.refused = refusal(s.fits)
 	if s.refused.Refused() {
 		s.fits = nil
-		s.variables = policy.CPUCounts(a, limits, p, nil)
+		s.variables = policy.Variables(a, limits, p, nil)
 	} else {
 		s.fits = withInit(s.fits)
 	}

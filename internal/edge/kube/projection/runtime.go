@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,6 +96,15 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 	default:
 		problems = append(problems, fmt.Sprintf("annotation %s must be %s, got %q; nothing is injected",
 			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, wording.Shortened(wording.OneLine(text), maxQuoted)))
+	}
+	if text, set := annotations[v1alpha1.AnnotationInjectHeapPercent]; set {
+		percent, err := strconv.ParseFloat(text, 64)
+		if err == nil && percent >= 1 && percent <= 100 {
+			out.InjectHeapPercent = percent
+		} else {
+			problems = append(problems, fmt.Sprintf("annotation %s must be a number from 1 to 100, got %q; nothing is injected",
+				v1alpha1.AnnotationInjectHeapPercent, wording.Shortened(wording.OneLine(text), maxQuoted)))
+		}
 	}
 	out.Problem = strings.Join(problems, "; ")
 	return out

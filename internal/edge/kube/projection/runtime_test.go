@@ -34,10 +34,10 @@ func TestPod_languageRuntimes_areThoseOfItsRegularContainers(t *testing.T) {
 		},
 	}
 	want := []cluster.Runtime{
-		{Container: 1, Kind: cluster.JVM, Evidence: cluster.ByCommand, HeapBytes: 1 << 30, CPUCountSet: true},
+		{Container: 1, Kind: cluster.JVM, Evidence: cluster.ByCommand, HeapBytes: 1 << 30, CPUCountSet: true, VariableOpen: true},
 		{Container: 2, Kind: cluster.JVM, Evidence: cluster.ByCommand},
-		{Container: 3, Kind: cluster.GoRuntime, Evidence: cluster.ByLabel, CPUCountOpen: true},
-		{Container: 4, Kind: cluster.JVM, Evidence: cluster.ByCommand, CPUCountOpen: true},
+		{Container: 3, Kind: cluster.GoRuntime, Evidence: cluster.ByLabel, VariableOpen: true},
+		{Container: 4, Kind: cluster.JVM, Evidence: cluster.ByCommand, VariableOpen: true},
 	}
 	got := Pod(p, nil)
 	if got.Runtimes == nil {
@@ -64,7 +64,7 @@ func TestPod_languageRuntimes_areThoseOfItsRegularContainers(t *testing.T) {
 }
 
 func TestGuards_annotations_areParsed(t *testing.T) {
-	const guards, inject = v1alpha1.AnnotationRuntimeGuards, v1alpha1.AnnotationInjectCPUCount
+	const guards, inject, heap = v1alpha1.AnnotationRuntimeGuards, v1alpha1.AnnotationInjectCPUCount, v1alpha1.AnnotationInjectHeapPercent
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		want        cluster.RuntimeGuards
@@ -79,6 +79,10 @@ func TestGuards_annotations_areParsed(t *testing.T) {
 		"long":         {map[string]string{guards: strings.Repeat("x", 1<<20)}, cluster.RuntimeGuards{}, `must contain only cpu and memory, got "xxx`},
 		"injection":    {map[string]string{inject: "request"}, cluster.RuntimeGuards{InjectCPUCount: true}, ""},
 		"no injection": {map[string]string{inject: "yes\n"}, cluster.RuntimeGuards{}, `annotation podfit.dev/inject-cpu-count must be request, got "yes"; nothing is injected`},
+		"heap":         {map[string]string{heap: "59.3"}, cluster.RuntimeGuards{InjectHeapPercent: 59.3}, ""},
+		"heap of NaN":  {map[string]string{heap: "NaN"}, cluster.RuntimeGuards{}, `annotation podfit.dev/inject-heap-percent must be a number from 1 to 100, got "NaN"; nothing is injected`},
+		"heap of 0":    {map[string]string{heap: "0"}, cluster.RuntimeGuards{}, `must be a number from 1 to 100`},
+		"heap of all":  {map[string]string{heap: "100.5"}, cluster.RuntimeGuards{}, `must be a number from 1 to 100`},
 		"two problems": {map[string]string{guards: "x", inject: "y"}, cluster.RuntimeGuards{}, "; annotation podfit.dev/inject-cpu-count"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +110,7 @@ func TestGuards_annotationAndProfile_annotationWins(t *testing.T) {
 		"switched off":           {map[string]string{v1alpha1.AnnotationRuntimeGuards: "none"}, `{"runtimeGuards":["cpu"]}`, cluster.RuntimeGuards{Set: true}, ""},
 		"an invalid annotation":  {map[string]string{v1alpha1.AnnotationRuntimeGuards: "x"}, `{"runtimeGuards":["cpu"]}`, cluster.RuntimeGuards{CPU: true}, "annotation podfit.dev/runtime-guards"},
 		"injection is no guard":  {map[string]string{v1alpha1.AnnotationInjectCPUCount: "request"}, `{"runtimeGuards":["cpu"]}`, cluster.RuntimeGuards{CPU: true, InjectCPUCount: true}, ""},
+		"nor is a heap":          {map[string]string{v1alpha1.AnnotationInjectHeapPercent: "50"}, `{"runtimeGuards":["cpu"]}`, cluster.RuntimeGuards{CPU: true, InjectHeapPercent: 50}, ""},
 		"an unknown guard":       {nil, `{"runtimeGuards":["cpu","disk"]}`, cluster.RuntimeGuards{}, `a field of SizingProfile mine is invalid: runtimeGuards must contain only cpu and memory, got "disk"`},
 		"another type":           {nil, `{"runtimeGuards":"cpu"}`, cluster.RuntimeGuards{}, ""},
 		"a profile without them": {nil, `{"base":"cost"}`, cluster.RuntimeGuards{}, ""},
