@@ -190,6 +190,10 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
 	@go run ./test/packing "$(TRACES)" default balanced cost critical busy-hours autopilot
 
+.PHONY: backtest-roles
+backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md
+	@for p in default balanced; do echo "profile $$p"; go run ./test/roles "$(TRACES)" $$p; done
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME
 	@tools/fuzz $(FUZZTIME)
