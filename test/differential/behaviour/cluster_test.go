@@ -20,6 +20,10 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation"
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	vpautil "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/utils/vpa"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // A simulation runs a world: pods, controllers, the scheduler and kubelets. It uses the clock of the synctest bubble. Objects are
@@ -195,6 +199,16 @@ func (w *simulated) advise(created metav1.Time, minute int) {
 			ContainerName: name, LowerBound: list(size{t.CPU / 2, t.Memory / 2}), Target: list(t), UpperBound: list(size{t.CPU * 2, t.Memory * 2}),
 		})
 	}
+	if f := w.follower(minute); f != nil {
+		v.Annotations = map[string]string{rollout.AnnotationRoleLabel: "role"}
+		if f.Has.Has(cluster.Memory) {
+			v.Annotations[rollout.AnnotationFollowers] = "own"
+		}
+		for i := range v.Status.Recommendation.ContainerRecommendations {
+			r := &v.Status.Recommendation.ContainerRecommendations[i]
+			r.UncappedTarget = projection.WithGroups(r.Target.DeepCopy(), []cluster.GroupSize{{Role: "follower", Target: *f}})
+		}
+	}
 	w.vpa = v
 	w.bounds = map[*corev1.Pod]*vpav1.RecommendedPodResources{}
 }
@@ -250,11 +264,15 @@ func (s *simulation) make(w *simulated, number int) *corev1.Pod {
 	if w.Limits == "same" {
 		qos = corev1.PodQOSGuaranteed
 	}
+	labels := map[string]string{"app": w.name(), "replica": strconv.Itoa(number)}
+	if w.Followers != nil {
+		labels["role"] = w.role(number, s.minute())
+	}
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: name, UID: types.UID(fmt.Sprintf("%s-%d", w.name(), s.serial)),
-			Labels:          map[string]string{"app": w.name(), "replica": strconv.Itoa(number)},
+			Labels:          labels,
 			Annotations:     map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, Controller: &yes}},
 		},
