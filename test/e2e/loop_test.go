@@ -46,6 +46,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"container-without-requests":        containerWithoutRequests,
 		"limits-keep-their-proportion":      limitsKeepTheirProportion,
 		"cpu-limits-removed":                cpuLimitsRemoved,
+		"heap-of-a-jvm":                     heapOfJVM,
 		"native-sidecar":                    nativeSidecar,
 		"autoscaler-without-running-target": autoscalerWithoutPods,
 		"broken-invariants":                 brokenInvariants,
@@ -241,6 +242,13 @@ func cronJob(t *testing.T, name string) {
 		}
 		if why, _ := json.Marshal(e.Why); !strings.Contains(string(why), "highest of ") || !strings.Contains(strings.Join(e.History, " "), "runs of") {
 			return fmt.Errorf("HISTORY is %q, WHY is %s", e.History, why)
+		}
+		return nil
+	})
+	p.eventually("it is in the report while no Job runs", 2*time.Minute, func(context.Context) error {
+		report, code := p.ran(p.Kubeconfig, "recommend", "-n", p.ns, "--source=cluster", "-o", "json")
+		if code != 0 || !strings.Contains(report, `"kind": "CronJob"`) || !strings.Contains(report, `"replicas": 0`) || !strings.Contains(report, `"confidence": "low"`) {
+			return fmt.Errorf("exit code %d, the report is\n%s", code, report)
 		}
 		return nil
 	})
