@@ -53,8 +53,9 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		return exitOK
 	case errors.As(err, new(process.UsageError)):
 		text := err.Error()
-		if n := strings.Count(text, "\n") + 1; n > 1 && errors.As(err, new(interface{ Unwrap() []error })) {
-			text = fmt.Sprintf("the call has %d mistakes:\n  %s", n, strings.ReplaceAll(text, "\n", "\n  "))
+		lines := strings.Split(text, "\n")
+		if len(lines) > 1 && errors.As(err, new(interface{ Unwrap() []error })) {
+			text = fmt.Sprintf("the call has %d mistakes:\n  %s", len(lines), strings.Join(lines, "\n  "))
 		}
 		fmt.Fprintf(s.Err, "podfit: %s\nSee '%s --help'\n", text, called.CommandPath())
 		return exitUsage
