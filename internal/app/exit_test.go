@@ -70,7 +70,7 @@ func TestBacktest_invalidInput_returnsErrorAndExitCode(t *testing.T) {
 		"not a Prometheus":        {[]string{"--prometheus", lacking.URL, "--namespace", "shop"}, 1, "read the cpu history of namespace shop"},
 		"no token":                {prometheus("--prometheus-token-file", filepath.Join(dir, "token")), 1, "read the bearer token for Prometheus"},
 		"nothing":                 {nil, 2, "one of --trace and --prometheus is required"},
-		"unknown flag":            {[]string{"--trase", usage}, 2, "unknown flag --trase (did you mean --trace?)"},
+		"unknown flag":            {[]string{"--trase", usage}, 2, "unknown flag: --trase (did you mean --trace?)"},
 		"a path":                  {[]string{"traces/"}, 2, `unexpected argument "traces/"; to read a trace, use --trace traces/`},
 		"a URL":                   {[]string{"http://localhost:9090"}, 2, "to read from Prometheus, use --prometheus http://localhost:9090"},
 		"two paths":               {[]string{"--trace", usage, "b.csv"}, 2, `unexpected argument "b.csv"; --trace takes one file or one folder`},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,12 +42,9 @@ const (
 
 // Main runs the command that args name and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
-	root := func() *cobra.Command {
-		root := Root(s)
-		if name := commandline.CalledAs(args); name != "" {
-			commandline.Rename(root, name)
-		}
-		return root
+	root := Root(s)
+	if name := commandline.CalledAs(args); name != "" {
+		commandline.Rename(root, name)
 	}
 	called, err := commandline.Execute(ctx, root, commandline.Arguments(args))
 	var exit process.ExitError
@@ -54,7 +52,12 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, new(process.UsageError)):
-		fmt.Fprintf(s.Err, "podfit: %s\nSee '%s --help'\n", commandline.Mistakes(err), called.CommandPath())
+		text := err.Error()
+		lines := strings.Split(text, "\n")
+		if len(lines) > 1 && errors.As(err, new(interface{ Unwrap() []error })) {
+			text = fmt.Sprintf("the call has %d mistakes:\n  %s", len(lines), strings.Join(lines, "\n  "))
+		}
+		fmt.Fprintf(s.Err, "podfit: %s\nSee '%s --help'\n", text, called.CommandPath())
 		return exitUsage
 	case errors.As(err, &exit):
 		fmt.Fprintf(s.Err, "podfit: %v\n", err)
@@ -70,19 +73,18 @@ func Root(s Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "podfit",
 		Short: "Sets the resource requests of containers according to their usage",
-		Long: `podfit sets the CPU and memory requests of containers according to their usage. It is a drop-in replacement for the
-Kubernetes Vertical Pod Autoscaler (VPA): it uses the same VerticalPodAutoscaler objects, flags and metrics.
+		Long: `podfit sets the CPU and memory requests of containers according to their usage.
+It is a drop-in replacement for the Kubernetes Vertical Pod Autoscaler (VPA): it
+uses the same VerticalPodAutoscaler objects, flags and metrics.
 
-podfit has three components. Each can run alone, or all three run in one process with "podfit run":
-  recommender            measures usage and writes recommendations to the status of VPA objects
-  updater                applies recommendations to running pods, in place where possible
-  admission-controller   applies recommendations to new pods`,
+podfit has three components: recommender, updater and admission-controller. Each
+can run alone, or all three run in one process with "podfit run".`,
 		Example: `  # Compare profiles on the usage that your Prometheus recorded
   podfit backtest --prometheus http://localhost:9090 -n shop
 
   # Log what podfit would change in the cluster of your kubeconfig
   podfit run --dry-run --context staging`,
-		Args: commandline.KnownCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE:         func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetIn(s.In)
@@ -91,24 +93,27 @@ podfit has three components. Each can run alone, or all three run in one process
 	root.SetGlobalNormalizationFunc(process.Dashes)
 	root.SetFlagErrorFunc(commandline.FlagError)
 	commandline.SetHelp(root)
-	root.SetHelpCommand(commandline.NewHelpCommand())
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "Print the version of this binary.")
-	for _, c := range commands(s) {
+	addGroup(root, "See what podfit would do; these commands change nothing:", recommend.NewCommand(s), capacity.NewCommand(s),
+		backtest.NewCommand(), web.NewCommand(s, explainerOfPage), explain.NewCommand(s, defaultJobs(), web.Judge))
+	addGroup(root, "Run podfit:", newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s))
+	addGroup(root, "Install podfit, and more:", newCRDsCommand(s), newVersionCommand(s))
+	root.SetHelpCommandGroupID("Install podfit, and more:")
+	root.SetCompletionCommandGroupID("Install podfit, and more:")
+	return root
+}
+
+// addGroup adds commands that the help lists under a title.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
 		c.Flags().SetNormalizeFunc(process.Dashes)
 		commandline.Prepare(c)
 		process.CompleteFromCluster(c)
 		root.AddCommand(c)
-	}
-	return root
-}
-
-func commands(s Streams) []*cobra.Command {
-	return []*cobra.Command{
-		newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s),
-		recommend.NewCommand(s), capacity.NewCommand(s), backtest.NewCommand(), web.NewCommand(s, explainerOfPage),
-		explain.NewCommand(s, defaultJobs(), web.Judge), newCRDsCommand(s), newVersionCommand(s),
 	}
 }
 

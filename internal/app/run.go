@@ -104,12 +104,14 @@ func newRunCommand(s Streams) *cobra.Command {
 	c := runDefaults()
 	return process.LongRunning{
 		Use: "run", Short: "Run all three components in one process",
-		Long: `Runs the recommender, the updater and the admission controller in one process with shared watches. It accepts the
-flags of all three. With --leader-elect, several replicas can run: all of them serve the webhook, and only the leader
+		Long: `Runs the recommender, the updater and the admission controller in one process
+with shared watches. It accepts the flags of all three. With --leader-elect,
+several replicas can run: all of them serve the webhook, and only the leader
 recommends and updates.
 
-With --dry-run, podfit logs the changes that it would make and changes nothing in the cluster. Use it to try podfit from
-your own machine. To size new pods from your machine, the API server must be able to reach this process: use
+With --dry-run, podfit logs the changes that it would make and changes nothing
+in the cluster. Use it to try podfit from your own machine. To size new pods
+from your machine, the API server must be able to reach this process: use
 --register-by-url --webhook-address=ADDRESS.`,
 		Example: `  # Log what podfit would change in one namespace, and change nothing
   podfit run --dry-run --context staging -n shop

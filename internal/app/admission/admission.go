@@ -32,10 +32,12 @@ import (
 func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	return process.LongRunning{
-		Use: "admission-controller", Short: "Apply recommendations to new pods, and validate VPA objects",
-		Long: `Serves a webhook that the API server calls for each new pod and each VerticalPodAutoscaler object. It sets the
-requests of new pods to the recommendation, and changes their limits in proportion. It registers its webhook
-configuration. If no certificate files exist, it creates and renews its own certificates. It never rejects a pod.`,
+		Use: "admission-controller", Short: "Apply recommendations to new pods and validate VPAs",
+		Long: `Serves a webhook that the API server calls for each new pod and each
+VerticalPodAutoscaler object. It sets the requests of new pods to the
+recommendation, and changes their limits in proportion. It registers its webhook
+configuration. If no certificate files exist, it creates and renews its own
+certificates. It never rejects a pod.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			clients, err := c.Common.Connect(ctx, p, "admission-controller")

@@ -81,20 +81,22 @@ func NewCommand() *cobra.Command {
 	names := cluster.Each(recommend.BacktestProfiles(), func(p *recommend.Profile) string { return fmt.Sprintf("  %-18s%s", p.Name, p.About) })
 	cmd := &cobra.Command{
 		Use:   "backtest {--trace PATH | --prometheus URL}",
-		Short: "Replay recorded usage through several profiles and compare the results",
-		Long: `Replays recorded usage through the same code that runs in a cluster. For each recommender it reports the cost of the
-requests and how often usage was above the request. It changes nothing.
+		Short: "Compare profiles by replaying recorded usage",
+		Long: `Replays recorded usage through the same code that runs in a cluster. For each
+recommender it reports the cost of the requests and how often usage was above
+the request. It changes nothing.
 
-Each decision uses only samples that are older than the decision. The first 8 days of each container are used for
-learning and are not part of the results. With a shorter history, use --learning.
+Each decision uses only samples that are older than the decision. The first 8
+days of each container are used for learning and are not part of the results.
+With a shorter history, use --learning.
 
 Recommenders:
 ` + strings.Join(names, "\n") + `
 
 Exit codes:
   0  success
-  1  failure: a file or Prometheus cannot be read or contains invalid data, output cannot be written, or no container has
-     a complete day of samples after the learning days (not a failure with --timeline, which does not need such a day)
+  1  failure: a source cannot be read, output cannot be written, or no container
+     has a complete day of samples after the learning days (without --timeline)
   2  invalid command line; nothing was read`,
 		Example: `  podfit backtest --trace usage.csv.gz --recommenders default,balanced,cost
   podfit backtest --trace three-days.csv --learning 1d

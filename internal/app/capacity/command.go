@@ -33,28 +33,33 @@ func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	cmd := &cobra.Command{
 		Use:   "capacity",
-		Short: "Show how much of each pool of nodes is requested, when it will be full, and what could be given back",
-		Long: `Shows for each pool of nodes how much of its capacity the pods request, when requests reach 70 % and 100 % of it, the last day for an
-order of nodes, and how much workloads could give back according to the recommendations of their VPAs. It sends only requests that read.
+		Short: "Show when each pool of nodes will be full",
+		Long: `Shows for each pool of nodes how much of its capacity the pods request, when
+requests reach 70 % and 100 % of it, the last day for an order of nodes, and how
+much workloads could give back according to the recommendations of their VPAs.
+It sends only requests that read.
 
-A date such as "9 Dec (2–20 Dec)" is the expected day and a range: in 8 of 10 cases requests reach the capacity in the range. The range comes
-from the errors of the same forecast on the past. Workloads that arrive later are not part of it. The order-by date is the first day of the
-range, minus the lead time (14 days), minus 3 days. Without 14 days of history there is no date.
+A date such as "9 Dec (2–20 Dec)" is the expected day and a range: in 8 of 10
+cases requests reach the capacity in the range. The range comes from the errors
+of the same forecast on the past. Workloads that arrive later are not part of
+it. The order-by date is the first day of the range, minus the lead time (14
+days), minus 3 days. Without 14 days of history there is no date.
 
-The history comes from the CapacityPlan, which "podfit recommender" and "podfit run" keep, or from kube-state-metrics in a Prometheus.
-Settings such as the lead time and the pools are in its spec: kubectl edit capacityplan cluster
+The history comes from the CapacityPlan, which the recommender keeps, or from
+kube-state-metrics in a Prometheus. Settings such as the lead time and the pools
+are in the spec of the plan: kubectl edit capacityplan cluster
 
 Exit codes:
   0  success
-  1  failure: the cluster or Prometheus cannot be read, or output cannot be written
+  1  failure: a source cannot be read, or output cannot be written
   2  invalid command line; nothing was read
   3  the report is incomplete: it contains what is missing
   4  the report is complete, and --fail-on applies`,
-		Example: `  podfit capacity                                                     # history of the CapacityPlan
-  podfit capacity --prometheus http://localhost:9090                  # before podfit runs in the cluster
+		Example: `  podfit capacity  # history of the CapacityPlan
+  podfit capacity --prometheus http://localhost:9090  # before podfit runs in the cluster
   podfit capacity --pool worker --lead-time 30
   podfit capacity -o html > capacity.html
-  podfit capacity --fail-on order,node -o json > capacity.json        # in a daily job`,
+  podfit capacity --fail-on order,node -o json > capacity.json  # in a daily job`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

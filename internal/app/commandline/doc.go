@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package commandline executes the command that a command line names: by the name of the binary, as in upstream's images or a plugin of
-// kubectl, and by its arguments. It answers wrong calls with the remedy, and prints help that fits the terminal. It contains no command of
-// podfit but help.
+// kubectl, and by its arguments. It answers wrong calls with the remedy, and prints flags in groups in the help. It contains no command of
+// podfit.
 package commandline

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility"
 )
 
 // Essential lists by command the flags that its help shows, separated by blanks, most important first. Commands that are not in it have few flags, and show all.
@@ -104,46 +104,9 @@ func Prepare(c *cobra.Command) {
 	}
 }
 
-// isShort reports whether the short form of the help of a command is printed.
-func isShort(c *cobra.Command) bool { return Essential[c.Name()] != "" && !c.Flags().Changed(HelpAll) }
-
-// section is a part of the help of a command: flags with a title.
-type section struct {
-	title string
-	flags []*pflag.Flag
-}
-
-func grouped(c *cobra.Command) (out []section) {
-	groups := FlagGroups
-	if Essential[c.Name()] == "" {
-		groups = nil
-	}
-	shown := map[string]bool{}
-	for _, g := range groups {
-		flags := lookup(c, g.Flags)
-		for _, f := range flags {
-			shown[f.Name] = true
-		}
-		out = append(out, section{g.Title, flags})
-	}
-	other, ineffective := section{title: "Flags"}, section{title: "Upstream's flags that are accepted for compatibility and have no effect"}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case process.HasNoEffect(f):
-			ineffective.flags = append(ineffective.flags, f)
-		case !f.Hidden && !shown[f.Name]:
-			other.flags = append(other.flags, f)
-		}
-	})
-	return append(out, other, ineffective)
-}
-
-// lookup returns the flags of a command that have one of some names, in their order.
-func lookup(c *cobra.Command, names string) (out []*pflag.Flag) {
-	for name := range strings.FieldsSeq(names) {
-		if f := c.LocalFlags().Lookup(name); f != nil && !f.Hidden && !process.HasNoEffect(f) {
-			out = append(out, f)
-		}
-	}
-	return out
+// Choices are the values of the flags that accept one of a few words.
+var Choices = map[string][]string{
+	"capacity-before-eviction": {"off", "ask"}, compatibility.FlagName: compatibility.Modes(), "hpa": {process.HPALeave, process.HPAIgnore}, "log-format": {"text", "json"}, "make-room": {"off", "shrink", "split", "move"}, "scheduler-resize-preemption": {"auto", "on", "off"},
+	"min-tls-version": {"tls1_2", "tls1_3"}, "mover": {"evict", "room", "surge"}, "oom-rescue": {"off", "evict", "delete"}, "storage": {"checkpoint", "prometheus"}, "updater-rules": compatibility.Modes(),
+	"web-auth": {"none", "token", "header"},
 }

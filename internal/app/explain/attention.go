@@ -78,7 +78,7 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 
 // write writes the list as wide as the terminal.
 func (l *needs) write(out io.Writer) error {
-	p := terminal.Printer{Width: widthOf(out, report.Usual)}
+	p := terminal.Printer{Width: process.Columns(out, report.Usual)}
 	p.Line(fmt.Sprintf("Workloads that need attention: %d of %d", len(l.Attention), l.Workloads))
 	for _, n := range l.Attention[:min(len(l.Attention), maxListed)] {
 		p.Line(strings.ToUpper(n.Severity) + "  " + terminal.Plain(n.Workload))

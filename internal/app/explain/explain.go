@@ -88,16 +88,8 @@ type Config struct {
 // writeText returns a function that writes an explanation as wide as the terminal, perhaps with all notes.
 func writeText(allNotes bool) func(io.Writer, *explanation.Explanation) error {
 	return func(w io.Writer, e *explanation.Explanation) error {
-		return report.WriteText(w, e, widthOf(w, report.Usual), allNotes)
+		return report.WriteText(w, e, process.Columns(w, report.Usual), allNotes)
 	}
-}
-
-// widthOf returns the columns of a terminal, from 40 to 120, and usual for other outputs.
-func widthOf(w io.Writer, usual int) int {
-	if width, _, ok := process.TerminalSize(w); ok {
-		return min(max(width, 40), 120)
-	}
-	return usual
 }
 
 var formats = map[string]func(io.Writer, *explanation.Explanation) error{
@@ -113,17 +105,21 @@ func NewCommand(s process.Streams, jobs Running, judge Judge) *cobra.Command {
 	c := Config{Kube: process.Reader("explain"), Output: "text", jobs: jobs, judge: judge, prometheus: new(process.PrometheusConfig)}
 	cmd := &cobra.Command{
 		Use:   "explain [KIND/NAME | MESSAGE]",
-		Short: "Explain what has happened to a workload, what happens next and what can be done",
-		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next pass of the updater does with each pod
-and why, and what you can do, as commands to copy. Without an object, it lists the workloads that need attention.
+		Short: "Explain what happened to a workload and what happens next",
+		Long: `Explains a workload, a pod, a VPA or a node: what has happened, what the next
+pass of the updater does with each pod and why, and what you can do, as commands
+to copy. Without an object, it lists the workloads that need attention.
 
-It reads the cluster once, with rights to get and list only, and changes nothing. Only the heaps of Java virtual machines
-need a Prometheus (--prometheus). Parts of the cluster that you may not read are named in the output.
-The next pass is planned by the same code as in the updater. The flags of the running updater and recommender are read from
-their Deployments; flags of this command take precedence.
+It reads the cluster once, with rights to get and list only, and changes
+nothing. Only the heaps of Java virtual machines need a Prometheus
+(--prometheus). Parts of the cluster that you may not read are named in the
+output. The next pass is planned by the same code as in the updater. The flags
+of the running updater and recommender are read from their Deployments; flags of
+this command take precedence.
 
-With the name of an event, condition or reason instead of an object, or with a text of podfit in quotes, it prints what
-that means and what to do about it, without a cluster.
+With the name of an event, condition or reason instead of an object, or with a
+text of podfit in quotes, it prints what that means and what to do about it,
+without a cluster.
 
 Conditions for --if:
 ` + keys.String(),

@@ -73,17 +73,13 @@ func writeMessages(out io.Writer, what, format string) error {
 	found := messages.Find(what)
 	switch {
 	case len(found) == 0:
-		nearest := spelling.Nearest(what, messages.Names())
-		if nearest != "" {
-			nearest = fmt.Sprintf(" Did you mean %s?", nearest)
-		}
-		return process.UsageError{Err: fmt.Errorf("give one object as KIND/NAME, for example deploy/cart, or the name or text of a message, as in docs/messages.md; got %q.%s", what, nearest)}
+		return process.UsageError{Err: fmt.Errorf("give one object as KIND/NAME, for example deploy/cart, or the name or text of a message, as in docs/messages.md; got %q%s", what, spelling.Hint(what, messages.Names()))}
 	case format == "json":
 		return writeJSON(out, found)
 	case format != "text":
 		return process.UsageError{Err: fmt.Errorf("--output=%s needs an object as KIND/NAME; a message has text and json", format)}
 	}
-	p := terminal.Printer{Width: widthOf(out, columns)}
+	p := terminal.Printer{Width: process.Columns(out, columns)}
 	for i, m := range found {
 		if i > 0 {
 			p.Line("")

@@ -25,8 +25,8 @@ func TestExplain_message_textAndJSON(t *testing.T) {
 		{"BudgetSpent", "text", "Reason `BudgetSpent`\n  Example of the text: ", ""},
 		{"BudgetSpent", "json", "[\n  {\n    \"kind\": \"Reason\",\n    \"name\": \"`BudgetSpent`\",", ""},
 		{"BudgetSpent", "html", "", "--output=html needs an object as KIND/NAME"},
-		{"BudgetSpend", "text", "", "Did you mean BudgetSpent?"},
-		{"crt", "text", "", "give one object as KIND/NAME, for example deploy/cart, or the name or text of a message, as in docs/messages.md; got \"crt\"."},
+		{"BudgetSpend", "text", "", "(did you mean BudgetSpent?)"},
+		{"crt", "text", "", "give one object as KIND/NAME, for example deploy/cart, or the name or text of a message, as in docs/messages.md; got \"crt\""},
 	} {
 		var out bytes.Buffer
 		err := writeMessages(&out, c.what, c.format)

@@ -202,7 +202,7 @@ func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, 
 	names := cluster.Each(w.Nodes(), func(n *cluster.Node) string { return n.Name })
 	found := slices.Contains(names, r.name)
 	if !found && len(names) > 0 {
-		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, meant(r.name, names))
+		return explanation.Subject{}, fmt.Errorf("there is no node %q%s", r.name, spelling.Hint(r.name, names))
 	}
 	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(p *cluster.Pod) bool { return p.Node != r.name })
 	if !found && len(pods) == 0 {
@@ -291,13 +291,5 @@ func toExplain(w cluster.Workload) string {
 
 func missing(kind string, r reference, names []string) error {
 	text := fmt.Sprintf("there is no %s %q in namespace %s", kind, r.name, r.namespace)
-	return notFound{text, cmp.Or(meant(r.name, names), "; select the namespace with -n")}
-}
-
-// meant returns a hint with the most similar name.
-func meant(name string, names []string) string {
-	if near := spelling.Nearest(name, names); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
-	}
-	return ""
+	return notFound{text, cmp.Or(spelling.Hint(r.name, names), "; select the namespace with -n")}
 }

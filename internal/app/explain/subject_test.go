@@ -112,7 +112,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		cluster controllers
 		want    string
 	}{
-		"node/n3":             {nodes, `there is no node "n3"; did you mean n`},
+		"node/n3":             {nodes, `there is no node "n3" (did you mean n`},
 		"node/n4":             {controllers{}, "and no node can be listed. Check its name, and your rights: kubectl auth can-i list nodes"},
 		"pod/db-1":            {nodes, "did you mean db-0?"},
 		"pod/nothing-similar": {nodes, `there is no pod "nothing-similar" in namespace shop; select the namespace with -n`},
@@ -122,7 +122,7 @@ func TestFind_noSuchObject_errorNamesTheRemedy(t *testing.T) {
 		"pod/a;b-7d9f8b6c5-x2htw":     {nodes, "podfit explain 'deploy/a;b' -n shop"},
 		"pod/payment-7d9f8b6c5-x2htw": {nodes, `select the namespace with -n`}, // there is no such Deployment
 		"vpa/queues":                  {nodes, "did you mean queue?"},
-		"deploy/chekout":              {nodes, `there is no Deployment "chekout" in namespace shop; did you mean checkout?`},
+		"deploy/chekout":              {nodes, `there is no Deployment "chekout" in namespace shop (did you mean checkout?)`},
 		"deploy.batch/web":            {nodes, "did you mean"},
 		"cluster.x.test/db":           {nodes, `there is no cluster "db" with pods or a VPA in namespace shop`},
 		"cluster/db2":                 {nodes, `there is no cluster "db2" with pods or a VPA in namespace shop; the kinds of Kubernetes are cronjob, deploy, ds, job, node, pod, rc, rs, sts, vpa`},

@@ -120,6 +120,14 @@ func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	return columns, rows, err == nil && columns > 0
 }
 
+// Columns returns the width of a text for people: that of a terminal, from 40 to 120, and usual for other outputs.
+func Columns(w io.Writer, usual int) int {
+	if columns, _, ok := TerminalSize(w); ok {
+		return min(max(columns, 40), 120)
+	}
+	return usual
+}
+
 // Version is the version of this binary. The build sets it.
 var Version = "dev"
 

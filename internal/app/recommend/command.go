@@ -32,26 +32,30 @@ func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	cmd := &cobra.Command{
 		Use:   "recommend [KIND/NAME ...]",
-		Short: "Compare the requests of a cluster with recommended ones, without changing anything",
-		Long: `Compares the present requests of containers with recommended ones: which are too low (a risk), which are too high (waste), what that
-costs, and how sure each number is. It sends only requests that read, and works without podfit or VPAs in the cluster.
+		Short: "Compare the requests of a cluster with recommended ones",
+		Long: `Compares the present requests of containers with recommended ones: which are too
+low (a risk), which are too high (waste), what that costs, and how sure each
+number is. It sends only requests that read, and works without podfit or VPAs in
+the cluster.
 
-Confidence is the number of days that usage covers × the share of the samples that are present. Numbers from less than 6 hours of usage are
-marked young. They are no advice: totals and manifests leave them out without --include-young, and --fail-on never counts them.
-"Could be freed" is about requests. Money is only saved if nodes go: their number is printed apart.
+Confidence is the number of days that usage covers × the share of the samples
+that are present. Numbers from less than 6 hours of usage are marked young. They
+are no advice: totals and manifests leave them out without --include-young, and
+--fail-on never counts them. "Could be freed" is about requests. Money is only
+saved if nodes go: their number is printed apart.
 
 Exit codes:
   0  success
-  1  failure: the cluster, Prometheus or a file cannot be read, or output cannot be written
+  1  failure: a source cannot be read, or output cannot be written
   2  invalid command line; nothing was read
-  3  the report is incomplete: it contains which namespaces or days are missing, for example after Ctrl-C
+  3  the report is incomplete: it contains what is missing
   4  the report is complete, and --fail-on or --fail-saving applies`,
-		Example: `  podfit recommend                                                    # the cluster of the kubeconfig
+		Example: `  podfit recommend  # the cluster of the kubeconfig
   podfit recommend deploy/cart -n shop
   podfit recommend --prometheus http://localhost:9090 --prices prices.yaml
-  podfit recommend --source metrics --for 30m                         # without Prometheus and VPAs: provisional numbers
+  podfit recommend --source metrics --for 30m  # without Prometheus and VPAs: provisional numbers
   podfit recommend -n 'team-*' -o kustomize > kustomization.yaml
-  podfit recommend --fail-on risk --quiet -o json > report.json       # in CI`,
+  podfit recommend --fail-on risk --quiet -o json > report.json  # in CI`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Names = args
 			if err := c.Validate(); err != nil {

@@ -91,10 +91,11 @@ type recommender struct {
 func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	return process.LongRunning{
-		Use: "recommender", Short: "Measure usage and write recommendations to the status of VPA objects",
-		Long: `Reads usage from the Metrics API, keeps a decaying usage history for each container of each workload, and writes
-recommended requests to the status of VerticalPodAutoscaler objects. It does not change pods. It stores usage history in
-VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
+		Use: "recommender", Short: "Measure usage and write recommendations to VPAs",
+		Long: `Reads usage from the Metrics API, keeps a decaying usage history for each
+container of each workload, and writes recommended requests to the status of
+VerticalPodAutoscaler objects. It does not change pods. It stores usage history
+in VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			clients, err := c.Common.Connect(ctx, p, "recommender")

@@ -50,10 +50,11 @@ func NewCommand(s process.Streams) *cobra.Command {
 	c := Defaults()
 	return process.LongRunning{
 		Use: "updater", Short: "Apply recommendations to running pods",
-		Long: `Compares running pods with the recommendations of their VerticalPodAutoscaler objects. Depending on the update mode,
-it resizes pods in place or evicts them. It respects disruption budgets, minimum replica counts and rate limits, and
-changes no pods while the admission controller does not renew its status lease. With --dry-run it only logs the changes
-that it would make.`,
+		Long: `Compares running pods with the recommendations of their VerticalPodAutoscaler
+objects. Depending on the update mode, it resizes pods in place or evicts them.
+It respects disruption budgets, minimum replica counts and rate limits, and
+changes no pods while the admission controller does not renew its status lease.
+With --dry-run it only logs the changes that it would make.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.settle()

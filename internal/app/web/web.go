@@ -76,9 +76,10 @@ func NewCommand(s process.Streams, explainer ExplainerFor) *cobra.Command {
 	c := settings{common: process.CommonDefaults(), web: LocalDefaults()}
 	command := &cobra.Command{
 		Use: "web", Short: "Show a cluster in a web page",
-		Long: `Serves a page that shows what the cluster requests and uses, which workloads are at risk, what could be given back, and what
-podfit did. It reads the cluster with your kubeconfig and writes nothing. The cluster needs no podfit, but without
-VerticalPodAutoscaler objects there are no recommendations.
+		Long: `Serves a page that shows what the cluster requests and uses, which workloads are
+at risk, what could be given back, and what podfit did. It reads the cluster
+with your kubeconfig and writes nothing. The cluster needs no podfit, but
+without VerticalPodAutoscaler objects there are no recommendations.
 
 Open the address that is printed. Ctrl-C ends it.`,
 		Example: "  podfit web\n  podfit web --context prod -n shop\n  podfit web --web-address=127.0.0.1:9000\n  podfit web --prometheus http://localhost:9090",
