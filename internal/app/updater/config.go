@@ -152,7 +152,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"split (also resize by what fits now, and by the rest later) or move (also evict a pod whose replacement fits on another node). "+
 		"The annotation podfit.dev/make-room of a VPA overrides it.")
 	fs.StringVar(&c.ResizePreemption, "scheduler-resize-preemption", c.ResizePreemption, "Whether the scheduler preempts pods for deferred resizes (KEP-5836). If it does, --make-room=move moves no pods. "+
-		"on, off, or auto: read the feature gate InPlacePodVerticalScalingSchedulerPreemption from the metrics of the API server. If they cannot be read, no pods are moved.")
+		"on, off, or auto: read from the metrics of the API server whether its feature gate is on. If they cannot be read, no pods are moved.")
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
 	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
