@@ -41,7 +41,7 @@ type kubelets struct {
 	mu       sync.Mutex
 	governed map[cluster.Workload]bool
 	readings []kubeletReading
-	retry    map[string]time.Time // by node that could not be read
+	retry    map[string]time.Time // by node that could not be read last
 	said     bool                 // that was logged
 }
 
@@ -90,16 +90,14 @@ func (k *kubelets) round(ctx context.Context, now time.Time) {
 			pods[p.Node][p.Key] = p
 		}
 	}
-	maps.DeleteFunc(k.retry, func(_ string, at time.Time) bool { return !now.Before(at) })
-	due := slices.DeleteFunc(k.world.Nodes(), func(n cluster.Node) bool {
-		return pods[n.Name] == nil || n.Kubelet == "" || !k.retry[n.Name].IsZero()
+	due := k.world.Nodes()
+	maps.DeleteFunc(k.retry, func(node string, _ time.Time) bool {
+		return !slices.ContainsFunc(due, func(n cluster.Node) bool { return n.Name == node })
 	})
-	if len(due) > maxKubelets {
-		k.turn %= len(due)
-		due = slices.Concat(due[k.turn:], due[:k.turn])[:maxKubelets]
-		k.turn += maxKubelets
-	}
-	process.Each(10, due, func(n cluster.Node) {
+	due = slices.DeleteFunc(due, func(n cluster.Node) bool { return pods[n.Name] == nil || n.Kubelet == "" || now.Before(k.retry[n.Name]) })
+	k.turn = (k.turn + maxKubelets) % max(len(due), 1)
+	due = slices.Concat(due[k.turn:], due[:k.turn])
+	process.Each(10, due[:min(len(due), maxKubelets)], func(n cluster.Node) {
 		process.Attempt(k.log, k.health, n.Name, func() { k.read(ctx, now, &n, pods[n.Name]) })
 	})
 	k.said = k.said && len(k.retry) > 0
@@ -115,6 +113,7 @@ func (k *kubelets) read(ctx context.Context, now time.Time, n *cluster.Node, pod
 		k.readings = append(k.readings, kubeletReading{s, pods[s.Pod]})
 	}
 	if err == nil || ctx.Err() != nil { // or the process ends
+		delete(k.retry, n.Name)
 		return
 	}
 	k.retry[n.Name] = now.Add(kubeletBackoff)

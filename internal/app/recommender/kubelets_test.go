@@ -145,6 +145,7 @@ func TestKubelets_kubeletRefuses_isLeftForAMinuteAndLoggedOnce(t *testing.T) {
 	now := time.Now()
 	b.swap(map[cluster.Workload]bool{report: true})
 	b.pods = []*cluster.Pod{runOf(report, "report-1", now)}
+	b.age = time.Hour
 	b.status.Store(http.StatusForbidden)
 	for i := range 24 { // two minutes
 		b.round(t.Context(), now.Add(time.Duration(i)*kubeletInterval))
@@ -152,8 +153,15 @@ func TestKubelets_kubeletRefuses_isLeftForAMinuteAndLoggedOnce(t *testing.T) {
 	if n := b.requests.Load(); n != 2 {
 		t.Errorf("%d requests in two minutes", n)
 	}
-	b.status.Store(http.StatusOK)
+	runs := b.pods
+	b.pods = nil // it is still the same failure after some time without runs
 	b.round(t.Context(), now.Add(2*time.Minute))
+	b.pods = runs
+	b.round(t.Context(), now.Add(2*time.Minute))
+	b.status.Store(http.StatusOK)
+	b.round(t.Context(), now.Add(4*time.Minute))
+	b.retry["gone"] = now
+	b.round(t.Context(), now.Add(4*time.Minute))
 	said := b.log.String()
 	if strings.Count(said, "Cannot read usage from the kubelet") != 1 || !strings.Contains(said, "403 Forbidden") || !strings.Contains(said, "kubectl apply -f deploy/rights/kubelet-metrics/") || b.said {
 		t.Errorf("%t, log:\n%s", b.said, said)

@@ -23,14 +23,14 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// maxBody is the size in bytes from which on a response is not read. One of 500 containers has 0.3 MB.
+// maxBody is the number of bytes of a response that are read. One of 500 containers has 0.3 MB.
 const maxBody = 8 << 20
 
 // metrics are CPU seconds since the start, bytes of memory, and the start.
 var metrics = [...]string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_start_time_seconds"}
 
-// A Client reads from kubelets.
-type Client struct{ http *http.Client }
+// A Client reads from kubelets. It follows no redirects, because another server would get the token.
+type Client struct{ transport http.RoundTripper }
 
 // New returns a client with the credentials and the authority of a configuration for the API server. An insecure one trusts any certificate.
 func New(cfg *rest.Config, insecure bool) (*Client, error) {
@@ -41,12 +41,8 @@ func New(cfg *rest.Config, insecure bool) (*Client, error) {
 		cfg.CAFile = ""
 		cfg.CAData = nil
 	}
-	c, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make client of kubelets: %w", err)
-	}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // another server would get the token
-	return &Client{c}, nil
+	transport, err := rest.TransportFor(cfg)
+	return &Client{transport}, err
 }
 
 // Read returns readings of the containers of some pods: memory, and the mean CPU since the start of the container if that is known. The address is
@@ -56,7 +52,7 @@ func (c *Client) Read(ctx context.Context, address string, pods map[cluster.Key]
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.http.Do(q)
+	response, err := c.transport.RoundTrip(q)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +60,7 @@ func (c *Client) Read(ctx context.Context, address string, pods map[cluster.Key]
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("get %s: %s", q.URL, response.Status)
 	}
-	samples, err := parse(response.Body, pods)
-	if err != nil {
-		err = fmt.Errorf("read the response of %s: %w", q.URL, err)
-	}
-	return samples, err
+	return parse(http.MaxBytesReader(nil, response.Body, maxBody), pods)
 }
 
 // A report is what a kubelet reports of a container.
@@ -80,8 +72,7 @@ type report struct {
 
 // parse reads one line after the other, so that it holds one beside the result.
 func parse(body io.Reader, pods map[cluster.Key]*cluster.Pod) (out []usage.Sample, err error) {
-	limited := &io.LimitedReader{R: body, N: maxBody}
-	lines := bufio.NewScanner(limited)
+	lines := bufio.NewScanner(body)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	reports := map[[3]string]*report{}
 	for lines.Scan() {
@@ -93,10 +84,7 @@ func parse(body io.Reader, pods map[cluster.Key]*cluster.Pod) (out []usage.Sampl
 		if err != nil {
 			return nil, err
 		}
-		values, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, families[name])
-		if err != nil {
-			return nil, err
-		}
+		values, _ := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, families[name]) // a metric of no type is a value
 		for _, v := range values {
 			id := [3]string{string(v.Metric["namespace"]), string(v.Metric["pod"]), string(v.Metric["container"])}
 			p := pods[cluster.Key{Namespace: id[0], Name: id[1]}]
@@ -117,9 +105,6 @@ func parse(body io.Reader, pods map[cluster.Key]*cluster.Pod) (out []usage.Sampl
 				r.read = v.Timestamp
 			}
 		}
-	}
-	if limited.N <= 0 {
-		return nil, fmt.Errorf("it must have less than %d bytes", maxBody)
 	}
 	for _, r := range reports {
 		if age := r.read.Sub(r.started); r.started > 0 && age >= time.Second { // the times are not exact
