@@ -94,7 +94,9 @@ func (k *kubelets) round(ctx context.Context, now time.Time) {
 	maps.DeleteFunc(k.retry, func(node string, _ time.Time) bool {
 		return !slices.ContainsFunc(due, func(n cluster.Node) bool { return n.Name == node })
 	})
-	due = slices.DeleteFunc(due, func(n cluster.Node) bool { return pods[n.Name] == nil || n.Kubelet == "" || now.Before(k.retry[n.Name]) })
+	due = slices.DeleteFunc(due, func(n cluster.Node) bool {
+		return pods[n.Name] == nil || n.Kubelet == "" || now.Before(k.retry[n.Name])
+	})
 	k.turn = (k.turn + maxKubelets) % max(len(due), 1)
 	due = slices.Concat(due[k.turn:], due[:k.turn])
 	process.Each(10, due[:min(len(due), maxKubelets)], func(n cluster.Node) {
