@@ -26,6 +26,8 @@ var changesNoBehaviour = map[string]string{
 	compatibility.FlagName: "the switch itself", "dry-run": "off by default",
 	"export-recommendations":        "metrics, off by default",
 	"namespace-opt-in":              "off by default",
+	"kubelet-usage":                 "off by default",
+	"kubelet-insecure-tls":          "how a server is reached",
 	"freeze-configmap":              "does nothing unless the ConfigMap exists, which people create to stop podfit",
 	"max-change-per-hour-namespace": "no limit by default", "max-change-per-hour-cluster": "no limit by default",
 	"max-node-cpu": "no node can be added by default, and --fit-nodes=false makes it have no effect", "max-node-memory": "as max-node-cpu",

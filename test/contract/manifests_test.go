@@ -165,7 +165,7 @@ var rights = map[string][]string{
 
 // accountOf returns the account to which a folder of deploy/rights adds rights.
 func accountOf(folder string) string {
-	if folder == "namespace-opt-in" {
+	if folder == "namespace-opt-in" || folder == "kubelet-metrics" {
 		return "vpa-recommender"
 	}
 	return "vpa-updater"
@@ -181,6 +181,7 @@ var componentRights = map[string][]string{
 	"surges":             {"cluster apps/deployments: patch"},
 	"hpa-targets":        {"cluster autoscaling/horizontalpodautoscalers: patch"},
 	"api-server-metrics": {"cluster /metrics: get"},
+	"kubelet-metrics":    {"cluster core/nodes/metrics: get"},
 	"namespace-opt-in":   {"cluster autoscaling.k8s.io/verticalpodautoscalers: create delete patch", "cluster core/namespaces: list"},
 }
 

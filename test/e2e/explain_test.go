@@ -51,6 +51,7 @@ type explained struct {
 	}
 	You     []struct{ Text, Command string }
 	History []string
+	Runs    []struct{ CPU, Memory int64 }
 	Why     []struct {
 		Resource string
 		Steps    []struct{ Text string }

@@ -17,7 +17,7 @@ import (
 // components are the folders of deploy/rights, by the value of the chart.
 var components = map[string]string{
 	"placeholders": "placeholders", "provisioningRequests": "provisioning-requests", "oomRescue": "oom-rescue", "surges": "surges", "hpaTargets": "hpa-targets",
-	"apiServerMetrics": "api-server-metrics", "namespaceOptIn": "namespace-opt-in",
+	"apiServerMetrics": "api-server-metrics", "namespaceOptIn": "namespace-opt-in", "kubeletMetrics": "kubelet-metrics",
 }
 
 // allRights are the assignments of values that add all rights.
@@ -30,7 +30,7 @@ var allRights = func() (out []string) {
 
 // accountOf returns the end of the name of the account to which a value of the chart adds rights.
 func accountOf(key string) string {
-	if key == "namespaceOptIn" {
+	if key == "namespaceOptIn" || key == "kubeletMetrics" {
 		return "recommender"
 	}
 	return "updater"
@@ -125,7 +125,7 @@ func TestRights_placeholderImage_isThatOfTheFlagAndThePolicy(t *testing.T) {
 }
 
 func TestRights_onOldKubernetes_areRefusedWithTheRemedy(t *testing.T) {
-	for key, restricted := range map[string]bool{"placeholders": true, "surges": true, "hpaTargets": true, "namespaceOptIn": true, "oomRescue": false, "provisioningRequests": false} {
+	for key, restricted := range map[string]bool{"placeholders": true, "surges": true, "hpaTargets": true, "namespaceOptIn": true, "oomRescue": false, "provisioningRequests": false, "kubeletMetrics": false} {
 		_, err := renderFor("v1.29.4", load(t, folder), vpaRelease(false), values(t, "rights."+key+"=true"))
 		if refused := err != nil && strings.Contains(err.Error(), "rights."+key) && strings.Contains(err.Error(), "1.30"); refused != restricted {
 			t.Errorf("%s: %v", key, err)

@@ -33,6 +33,9 @@ The arguments of a component, as a YAML list. Those of the user come last, so th
 {{- if and $root.Values.rights.namespaceOptIn (or $single (eq .key "recommender")) }}
 - --namespace-opt-in=true
 {{- end }}
+{{- if and $root.Values.rights.kubeletMetrics (or $single (eq .key "recommender")) }}
+- --kubelet-usage=true
+{{- end }}
 {{- with $root.Values.prometheus }}
 {{- if and .address (ne $.key "admissionController") }}
 - --prometheus-address={{ .address }}

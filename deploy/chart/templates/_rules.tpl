@@ -144,6 +144,7 @@ surges: surges
 hpaTargets: hpa-targets
 apiServerMetrics: api-server-metrics
 namespaceOptIn: namespace-opt-in
+kubeletMetrics: kubelet-metrics
 {{- end }}
 
 {{/*

@@ -50,7 +50,7 @@ var FlagGroups = []FlagGroup{
 		history-length history-resolution history-cpu-metric history-memory-metric prometheus-job prometheus-cadvisor-job-name
 		container-namespace-label container-pod-name-label container-name-label namespace-label pod-label container-label metric-for-pod-labels
 		pod-label-prefix pod-namespace-label pod-name-label use-external-metrics external-metrics-cpu-metric external-metrics-memory-metric
-		memory-saver`},
+		memory-saver kubelet-usage kubelet-insecure-tls`},
 	{"How containers are sized", `
 		profile recommenders mode learning parallel limits hpa recommendation-margin-fraction target-cpu-percentile target-memory-percentile
 		recommendation-lower-bound-cpu-percentile recommendation-lower-bound-memory-percentile recommendation-upper-bound-cpu-percentile

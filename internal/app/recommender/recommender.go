@@ -57,6 +57,7 @@ type dependencies struct {
 	metrics  *Metrics
 	exporter *exporter            // nil: recommendations are not exported
 	observer *contention.Observer // nil: there is no Prometheus
+	kubelets *kubelets            // nil: they are not read
 	forecast *forecast.Usage      // gets the samples; nil: nobody needs them
 	health   *process.Health
 	log      *slog.Logger
@@ -145,6 +146,10 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if d.observer, err = newObserver(c, m, h, p.Log); err != nil {
 		return nil, err
 	}
+	readings, err := newKubelets(c, clients, world, &d)
+	if err != nil {
+		return nil, err
+	}
 	var last *recommender // of the last term, if its usage history is not stored
 	work := func(ctx context.Context) error {
 		defer h.Disarm()
@@ -164,7 +169,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		return process.Ended(ctx, r.term(ctx, p))
 	}
-	return process.Together(work, plan, afterSync(world, d.observer.Run), newEnrollment(c, p, clients, world, m)), nil
+	return process.Together(work, plan, afterSync(world, d.observer.Run), readings, newEnrollment(c, p, clients, world, m)), nil
 }
 
 // term leads until ctx ends. A pass that panics does not end it.
@@ -261,7 +266,7 @@ func (c *Config) checkpointer() history.CheckpointerConfig {
 //	track          adds pods, before their samples
 //	continueFormer adds the history of former names of workloads (podfit.dev/continues), before the first recommendation
 //	mergeHistory   adds history from Prometheus to tracked pods, before new samples
-//	observe        adds samples
+//	observe        adds readings of kubelets and samples
 //	prune          removes old history. Samples of this pass are new, so their history stays
 //	advise         computes recommendations from all of it
 //	save, collect  store the history, then delete stored history that is not needed
@@ -286,6 +291,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.mergeHistory(now)
 	watch.Step("LoadPods")
 
+	r.observeReadings()
 	r.observe(ctx, v)
 	r.learnt(ctx, now)
 	watch.Step("LoadMetrics")
@@ -473,6 +479,19 @@ func (r *recommender) samples(ctx context.Context) ([]usage.Sample, error) {
 		defer cancel()
 	}
 	return r.usage.Samples(ctx)
+}
+
+// observeReadings adds what kubelets reported. The pod of such a run may be gone.
+func (r *recommender) observeReadings() {
+	if r.kubelets == nil {
+		return
+	}
+	for _, reading := range r.kubelets.swap(r.governed) {
+		if !r.usageStore.Tracked(reading.Pod) && r.usageStore.Track(reading.of) {
+			r.tracked[reading.Pod] = true
+		}
+		r.usageStore.Observe(reading.Sample)
+	}
 }
 
 // observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.

@@ -75,7 +75,7 @@ func (b *bench) List(context.Context) ([]kube.SizingProfile, error) {
 	return out, nil
 }
 
-func (b *bench) Nodes() []cluster.Node               { return b.nodes }
+func (b *bench) Nodes() []cluster.Node               { return slices.Clone(b.nodes) }
 func (b *bench) Selectors() []cluster.NodeSelector   { return nil }
 func (b *bench) Tolerations() []cluster.Tolerations  { return nil }
 func (b *bench) NewNodes() ([]cluster.NewNode, bool) { return nil, true }

@@ -40,6 +40,7 @@ type Node struct {
 	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
 	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted
+	Kubelet     string   // address and port of its kubelet; "" if it is not known
 	Kernel      string   // version of the kernel, such as 6.8.0-45-generic; "" if it is not known
 }
 

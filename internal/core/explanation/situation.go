@@ -562,7 +562,7 @@ func shortRuns(in *Input) (Situation, bool) {
 		if 2*brief[name] >= ended[name] {
 			return Situation{
 				Code: ShortRuns, Title: "runs under a minute",
-				Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low.", name),
+				Text: fmt.Sprintf("The last runs of container %s ended within a minute. The Metrics API measures usage about once a minute, so it sees no or few of these runs, and the recommendation may be too low. With --kubelet-usage, the recommender measures more of them.", name),
 			}, true
 		}
 	}

@@ -30,7 +30,9 @@ type Run struct {
 	Started int64  // Unix seconds; the first observation if the start is not known
 	Last    int64  // Unix seconds of the last observation, which is the end of a run that has ended
 	Ended   bool
+	Once    bool  // its usage is one reading of a kubelet
 	peak    bool  // Memory is that of Peak; not stored
+	read    int64 // Unix seconds of the last Read, if CPU is that of Read; 0 otherwise; not stored
 	CPU     int64 // the highest sample, in millicores; 0 if there was none
 	Memory  int64 // the highest sample, or more after an OOM kill, in bytes; 0 if there was none
 }
@@ -97,9 +99,29 @@ func (r *Run) Observe(at, millicores, bytes int64) {
 	if r.peak && bytes > 0 {
 		r.Memory, r.peak = 0, false
 	}
+	if r.read > 0 && millicores > 0 {
+		r.CPU, r.read = 0, 0
+	}
+	r.Once = false
 	r.CPU = max(r.CPU, millicores)
 	r.Memory = max(r.Memory, bytes)
 	r.Last = max(r.Last, at)
+}
+
+// Read adds a reading of a kubelet at a time, in Unix seconds: the mean CPU since the start in millicores, 0 if it is not known, and memory in bytes.
+// The last mean counts, as long as there is no sample. The same reading again does not count.
+func (r *Run) Read(at, millicores, bytes int64) {
+	if at == r.read {
+		return
+	}
+	once := !r.isMeasured()
+	isMean := r.read > 0 || r.CPU == 0
+	r.Observe(at, 0, bytes)
+	r.Once = once
+	if isMean {
+		r.read = at
+		r.CPU = cmp.Or(millicores, r.CPU)
+	}
 }
 
 // Peak adds the memory that was in use at some time of the run, in bytes, as the kernel counts it: with the page cache. It counts only for a run of which
@@ -238,7 +260,7 @@ func (l *Log) code(c *codec.Coder) {
 		length := r.Last - r.Started
 		codec.Uvarint(c, "length of a run", &length, maxSecond)
 		r.Last = r.Started + length
-		c.Flags("flags of a run", &r.Ended)
+		c.Flags("flags of a run", &r.Ended, &r.Once)
 		codec.Uvarint(c, "CPU of a run", &r.CPU, maxAmount)
 		codec.Uvarint(c, "memory of a run", &r.Memory, maxAmount)
 	}

@@ -58,10 +58,10 @@ func (r Ref) Compare(o Ref) int {
 // ErrExtra is returned if a checkpoint was restored without its Extra, which is invalid.
 var ErrExtra = errors.New("invalid extra data of the checkpoint")
 
-// Checkpoint returns the checkpoint of a container. It is not ok if the container has no samples.
+// Checkpoint returns the checkpoint of a container. It is not ok if the container has neither samples nor measured runs.
 func (b *Store) Checkpoint(workload cluster.Workload, container string, now time.Time) (checkpoint Checkpoint, ok bool) {
 	series := b.Series(workload, container)
-	if series == nil || series.lastSeen() == 0 {
+	if series == nil || series.lastSeen() == 0 && !slices.ContainsFunc(series.runs.All(), func(r runs.Run) bool { return r.Memory > 0 }) {
 		return Checkpoint{}, false
 	}
 	now = now.UTC().Truncate(time.Second)

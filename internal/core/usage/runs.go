@@ -8,8 +8,8 @@ import (
 	"podfit.dev/podfit/internal/core/runs"
 )
 
-// hasRuns reports whether the pods of a workload run to their end.
-func hasRuns(w cluster.Workload) bool {
+// HasRuns reports whether the pods of a workload run to their end.
+func HasRuns(w cluster.Workload) bool {
 	return w.Group == "batch" && (w.Kind == "Job" || w.Kind == "CronJob")
 }
 
@@ -60,13 +60,17 @@ func (wl *workload) observeRun(s *ContainerHistory, sample *Sample, taken cluste
 	r.Observe(sample.At.Unix(), millicores, bytes)
 }
 
-// observePeak adds the highest memory of the run of a pod.
-func (in *instance) observePeak(sample *Sample) cluster.Set {
+// observeOfRun adds a sample that counts only for the run of a pod: a reading of a kubelet, or the highest memory.
+func (in *instance) observeOfRun(sample *Sample) cluster.Set {
 	r := in.pod.workload.run(in.series, sample.Pod.Name, sample.At.Unix(), false)
 	if r == nil {
 		return 0
 	}
-	r.Peak(int64(sample.Memory))
+	if sample.Reading {
+		r.Read(sample.At.Unix(), int64(sample.CPU*1000), int64(sample.Memory))
+	} else {
+		r.Peak(int64(sample.Memory))
+	}
 	in.series.version++
 	return cluster.Of(cluster.Memory)
 }

@@ -5,6 +5,7 @@ package usage
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -228,5 +229,40 @@ func TestPrune_onlyPeaksOfRunsAreKnown_runsStay(t *testing.T) {
 	b.Forget(p.Key)
 	if b.Prune(noon.Add(time.Hour)); b.Series(report, "app") == nil {
 		t.Error("the runs are gone")
+	}
+}
+
+// Readings of a kubelet count for the run only. They are stored, though there is no sample.
+func TestObserve_readingsOfAKubelet_areStoredWithTheRuns(t *testing.T) {
+	b := newBook()
+	b.Configure(report, nil)
+	b.Tick(noon)
+	read := Sample{Pod: podOf(report, "report-0", "app").Key, Container: "app", At: noon.Add(8 * time.Second), CPU: 0.25, Memory: 300 * mib, Reading: true}
+	if b.Track(podOf(report, "report-0", "app")); !b.Observe(Sample{Pod: read.Pod, Container: "app", At: read.At, CPU: math.NaN(), Memory: 1, Reading: true}).Empty() {
+		t.Error("an invalid reading is accepted")
+	}
+	if _, ok := b.Checkpoint(report, "app", noon); ok {
+		t.Error("a run that was not measured is stored")
+	}
+	b.Observe(read)
+	s := b.Series(report, "app")
+	if r := s.Runs().All(); len(r) != 1 || r[0].CPU != 250 || r[0].Memory != 300*mib || !r[0].Once || s.Seen(cluster.Memory).Count != 0 || s.Seen(cluster.CPU).Count != 0 {
+		t.Errorf("runs %+v, samples %+v", r, s.Seen(cluster.Memory))
+	}
+	c, ok := b.Checkpoint(report, "app", noon.Add(time.Minute))
+	restored := newBook()
+	restored.Configure(report, nil)
+	restored.Tick(noon.Add(time.Hour))
+	if err := restored.Restore(report, "app", c); err != nil || !ok {
+		t.Fatalf("checkpoint %t, restored with error %v", ok, err)
+	}
+	if r := restored.Series(report, "app").Runs().All(); len(r) != 1 || r[0].Memory != 300*mib {
+		t.Errorf("restored runs %+v", r)
+	}
+	web := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	b.Track(podOf(web, "web-0", "app"))
+	read.Pod.Name = "web-0"
+	if !b.Observe(read).Empty() || b.Series(web, "app").Runs() != nil {
+		t.Error("a Deployment has runs")
 	}
 }

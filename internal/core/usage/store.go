@@ -30,6 +30,7 @@ type Sample struct {
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
 	Peak      bool        // Memory is the highest of a run that has ended (runs.Run.Peak), and no sample of usage
+	Reading   bool        // it is only for the run, and CPU is the mean since its start (runs.Run.Read)
 
 	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
 }
@@ -160,11 +161,11 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 	if instance == nil {
 		return 0
 	}
-	if sample.Peak {
-		if !b.rejected.plausible(sample.Memory, maxBytes) {
+	if sample.Peak || sample.Reading {
+		if !b.rejected.plausible(sample.Memory, maxBytes) || !b.rejected.plausible(sample.CPU, maxCores) {
 			return 0
 		}
-		return instance.observePeak(&sample)
+		return instance.observeOfRun(&sample)
 	}
 	var taken cluster.Set
 	if sample.Has.Has(cluster.CPU) && b.observeCPU(instance, sample.CPU, at) {
@@ -330,7 +331,7 @@ func (b *Store) Size() (pods, series int) {
 func (b *Store) workload(key cluster.Workload) *workload {
 	wl := b.workloads[key]
 	if wl == nil {
-		wl = &workload{key: key, runs: b.cfg.Runs && hasRuns(key)}
+		wl = &workload{key: key, runs: b.cfg.Runs && HasRuns(key)}
 		b.workloads[key] = wl
 	}
 	return wl

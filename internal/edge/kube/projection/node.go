@@ -6,6 +6,7 @@ package projection
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,11 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 	}
 	out.Taints = reserving(n.Spec.Taints, in)
 	out.Tainted = len(out.Taints) > 0
+	for _, a := range n.Status.Addresses {
+		if port := n.Status.DaemonEndpoints.KubeletEndpoint.Port; a.Type == corev1.NodeInternalIP && port > 0 && out.Kubelet == "" {
+			out.Kubelet = net.JoinHostPort(a.Address, strconv.Itoa(int(port)))
+		}
+	}
 	for i := range n.Status.Conditions {
 		switch c := &n.Status.Conditions[i]; c.Type {
 		case corev1.NodeReady:
