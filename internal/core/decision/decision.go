@@ -7,6 +7,7 @@ package decision
 
 import (
 	"cmp"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
@@ -36,6 +37,7 @@ type Decision struct {
 	Autoscaler *cluster.Autoscaler
 	Do         Act
 	With       []policy.Fitted // the recommended requests and limits of the containers; nil if the update mode changes no pods
+	Init       []policy.Fitted // the sizes of ordinary init containers that make a replacement larger or smaller (policy.FitInit)
 
 	// Reason is the cause of the action, or why the pod is left.
 	Reason Reason
@@ -63,6 +65,14 @@ type Decision struct {
 	// Request is the request for capacity for the replacement, provided or not; nil if there is none. Only set on Evict. It is deleted
 	// after the eviction.
 	Request *cluster.CapacityRequest
+}
+
+// Replacement returns the sizes that a replacement of the pod would get.
+func (d *Decision) Replacement() []policy.Fitted {
+	if len(d.Init) == 0 {
+		return d.With
+	}
+	return slices.Concat(d.With, d.Init)
 }
 
 // Priority orders pods that should change.

@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"slices"
+
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -20,6 +22,10 @@ import (
 //   - what an OOM kill has shown to be needed (the lower bound equals the target), minAllowed and the minimum of a LimitRange apply all the same: the
 //     pod would not start otherwise.
 func FitInit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Fitted {
+	isAdvised := func(c cluster.Container) bool { return c.Role == cluster.Init && a.AdviceFor(c.Name) != nil }
+	if !slices.ContainsFunc(p.Containers, isAdvised) {
+		return nil
+	}
 	var out []Fitted
 	var sum, sidecars cluster.Resources // sidecars: of those that start before the init container
 	requests := make([]cluster.Resources, len(p.Containers))
