@@ -55,7 +55,7 @@ func (t *decider) take() {
 		t.evictOr(stuck.Code, stuck)
 	case t.d.Wanted.Code == decision.LargerNode:
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.ResizeImpossible})
-	case rescue.OfInit(t.d.Decision):
+	case mode.Resizes() && rescue.OfInit(t.d.Decision):
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case p.Phase != cluster.Pending && p.IsResizing():
 		t.whileResizing()
