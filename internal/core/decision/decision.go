@@ -68,12 +68,7 @@ type Decision struct {
 }
 
 // Replacement returns the sizes that a replacement of the pod would get.
-func (d *Decision) Replacement() []policy.Fitted {
-	if len(d.Init) == 0 {
-		return d.With
-	}
-	return slices.Concat(d.With, d.Init)
-}
+func (d *Decision) Replacement() []policy.Fitted { return append(slices.Clip(d.With), d.Init...) }
 
 // Priority orders pods that should change.
 type Priority struct {

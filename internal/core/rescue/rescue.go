@@ -58,7 +58,8 @@ type Kill struct {
 	Container *cluster.Container
 	Lived     time.Duration
 	To        int64 // bytes: the new limit of the container or pod, or the new request if there is no limit
-	AtLimit   bool  // the container or the pod has a memory limit; otherwise the node was short of memory
+	fit       *policy.Fitted
+	AtLimit   bool // the container or the pod has a memory limit; otherwise the node was short of memory
 }
 
 // KillOf returns the OOM kill within the given time for which the pod would get more memory; false if there is none.
@@ -71,7 +72,7 @@ func KillOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *clust
 		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {
 			continue
 		}
-		kill := Kill{Container: c, Lived: c.Exit.Finished.Sub(c.Exit.Started)}
+		kill := Kill{Container: c, fit: &fits[i], Lived: c.Exit.Finished.Sub(c.Exit.Started)}
 		var from int64
 		from, kill.To, kill.AtLimit = memoryOf(p, c, fits, &fits[i])
 		if change.Compare(cluster.Memory, kill.To, from) > 0 {
@@ -123,19 +124,9 @@ func (b *Book) Select(d *decision.Decision) {
 	}
 	d.Rescue = true
 	requests, _ := kill.Container.Running()
-	to := requests.Memory
-	for i := range d.With {
-		if d.With[i].Container == kill.Container.Name {
-			to = d.With[i].Requests.Or(requests).Memory
-		}
-	}
-	name := need.NameUnlessSole(d.Pod)(kill.Container.Name)
-	if OfInit(d) {
-		name = kill.Container.Name
-	}
 	d.Wanted = decision.Reason{
-		Code: decision.OutOfMemory, Container: name, Resource: cluster.Memory,
-		From: requests.Memory, To: to, For: kill.Lived,
+		Code: decision.OutOfMemory, Container: need.NameUnlessSole(d.Pod)(kill.Container.Name), Resource: cluster.Memory,
+		From: requests.Memory, To: kill.fit.Requests.Or(requests).Memory, For: kill.Lived,
 	}
 	if !kill.AtLimit {
 		d.Wanted.Code = decision.NodeOutOfMemory
