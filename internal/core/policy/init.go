@@ -84,17 +84,14 @@ func (f *initFitting) size(c *cluster.Container) Fitted {
 		if !ok {
 			continue
 		}
-		most, isBounded := f.level.Limits.Get(res)
-		if isBounded && fit.Limits.Amount(res) > most {
-			fit.Limits = fit.Limits.Set(res, most)
-		}
 		isKilled := res == cluster.Memory && adv.Lower.Amount(res) >= adv.Target.Amount(res)
 		room := f.sum.Amount(res)
 		if isKilled && !f.level.Requests.Has.Has(res) {
 			room = math.MaxInt64
 		}
-		if isBounded {
+		if most, isBounded := f.level.Limits.Get(res); isBounded {
 			room = min(room, most)
+			fit.Limits = fit.Limits.Set(res, min(fit.Limits.Amount(res), most)).Only(fit.Limits.Has)
 		}
 		room -= f.sidecars.Amount(res)
 		if amount > room {

@@ -97,8 +97,8 @@ func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *p
 
 // NeedsInit reports whether a pod cannot start because an ordinary init container was OOM-killed, and a replacement gets more memory for it.
 func (b *Book) NeedsInit(d *decision.Decision, init []policy.Fitted) bool {
-	_, killed := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, init)
-	return killed && b.Mode != Off && d.Pod.Phase == cluster.Pending && d.Pod.Node != ""
+	_, isKilled := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, init)
+	return isKilled && b.Mode != Off && d.Pod.Phase == cluster.Pending && d.Pod.Node != ""
 }
 
 // OfInit reports whether a rescue gives more memory to an ordinary init container. Only a replacement of the pod gets it.

@@ -92,13 +92,10 @@ func (s *Selector) Judge(d *decision.Decision) {
 	}
 }
 
-// judgeInit adds the sizes of the ordinary init containers of a replacement, as far as the decision depends on them: the pod does not start without
-// more memory for one of them, or its replacement needs more or less room because of them.
+// judgeInit adds the sizes of the init containers of a replacement if the pod cannot start without them, or if the replacement needs other room.
 func (s *Selector) judgeInit(d *decision.Decision, init []policy.Fitted) {
-	if len(init) == 0 || s.Need.UpstreamRules {
-		return
-	}
-	switch all := slices.Concat(d.With, init); {
+	switch all := append(slices.Clip(d.With), init...); {
+	case len(init) == 0 || s.Need.UpstreamRules:
 	case s.Rescues.NeedsInit(d, init):
 		d.With = all
 	case change.Total(d.Pod, all) != change.Total(d.Pod, d.With):

@@ -71,15 +71,6 @@ func (b *Book) trackWholes(seen map[cluster.Key]member, pods map[cluster.Workloa
 	}
 }
 
-func (b *Book) evictWholes(evictions []usage.OOM) {
-	for _, e := range evictions {
-		if sum := b.sums[e.Pod]; sum != nil {
-			e.Pod, e.Container = wholeKey(e.Pod), sum.series
-			b.Store.ObserveOOM(e)
-		}
-	}
-}
-
 // trackWhole tracks a pod as one container, with the last OOM kill of a container that runs beside others, and returns whether it is tracked.
 func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 	own := *p
@@ -96,7 +87,7 @@ func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 		return false
 	}
 	b.Store.ObserveExits(&own)
-	b.sums[p.Key] = &sum{of: names, series: whole.Name}
+	b.sums[p.Key] = &sum{Sample: usage.Sample{Has: cluster.Both}, of: names, series: whole.Name}
 	return true
 }
 
@@ -110,12 +101,6 @@ type sum struct {
 }
 
 func (t *sum) add(s *usage.Sample) {
-	if !slices.Contains(t.of, s.Container) {
-		return // an init or ephemeral container
-	}
-	if t.n == 0 {
-		t.first, t.At, t.Has = s.At, s.At, s.Has
-	}
 	t.n++
 	t.CPU += s.CPU
 	t.Memory += s.Memory
@@ -123,9 +108,7 @@ func (t *sum) add(s *usage.Sample) {
 	if s.At.After(t.At) {
 		t.At = s.At
 	}
-	if s.At.Before(t.first) {
-		t.first = s.At
-	}
+	t.first = cluster.Earliest(t.first, s.At)
 }
 
 // Observed adds what the pods used as a whole in this pass, of those whose containers were all measured at the same time.
@@ -135,19 +118,16 @@ func (b *Book) Observed() {
 			t.Pod, t.Container = wholeKey(pod), t.series
 			b.Store.Observe(t.Sample)
 		}
-		*t = sum{of: t.of, series: t.series}
+		*t = sum{Sample: usage.Sample{Has: cluster.Both}, of: t.of, series: t.series}
 	}
 }
 
-// Share sets the part that each container that runs with the others has of what a pod needs as a whole: the estimate for the sum of their usage, at least the largest target. While
+// Share sets the part that each container has of what a pod needs as a whole: the estimate for the sum of their usage, at least the largest target. While
 // that is not known, no container has a part, and the pod gets the sum of the targets. After a restart without stored history, the parts in the status
 // stay for the time that it takes to learn them again.
 func (b *Book) Share(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]
-	for i := range all {
-		all[i].Shared = cluster.Resources{}
-	}
 	if w == nil || !w.Whole || !a.SharesHeadroom() || slices.ContainsFunc(all, func(v cluster.Advice) bool { return len(v.Groups) > 0 }) {
 		return all
 	}

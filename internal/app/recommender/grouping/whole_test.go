@@ -163,13 +163,15 @@ func TestShare_initContainerIsKilled_memoryIsShared(t *testing.T) {
 	}
 }
 
-func TestSum_containersThatDoNotRunWithThePod_doNotCount(t *testing.T) {
+func TestObserve_containersThatDoNotRunWithThePod_doNotCount(t *testing.T) {
 	now := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
-	total := sum{of: []string{"app", "cache"}}
+	b, w := whole()
+	b.Configure(now, []Workload{w})
+	b.Track(nil)
 	for _, name := range []string{"app", "debugger", "migrate"} {
-		total.add(&usage.Sample{Container: name, At: now, CPU: 1, Memory: mib, Has: cluster.Both})
+		b.Observe(&usage.Sample{Pod: w.Pods[0].Key, Container: name, At: now, CPU: 1, Memory: mib, Has: cluster.Both})
 	}
-	if total.n != 1 || total.CPU != 1 || total.Memory != mib {
+	if total := b.sums[w.Pods[0].Key]; total.n != 1 || total.CPU != 1 || total.Memory != mib {
 		t.Errorf("%d containers use %v cores and %v bytes, want those of app", total.n, total.CPU, total.Memory)
 	}
 }
