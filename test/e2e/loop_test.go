@@ -64,6 +64,8 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"memory-decrease-refused":           memoryDecreaseRefused,
 		"surge":                             surgeReplacesPods,
 		"pod-level-resources":               podLevelResources,
+		sharedHeadroom:                      headroomIsShared,
+		"init-container":                    initContainerIsSized,
 		"beside-hpa":                        besideHPA,
 		"freeze-and-windows":                freezeAndWindows,
 		"do-not-disrupt":                    doNotDisrupt,

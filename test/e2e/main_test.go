@@ -108,7 +108,7 @@ func ofAllNamespaces() bed.Component {
 // adviseThemselves are the namespaces of tests that write recommendations themselves.
 var adviseThemselves = []string{
 	"freeze-and-windows", "canaries", "requests-reset", "frozen-cluster", "full-node", "infeasible-resize", "failed-resize", "throttled-canary",
-	"pauses-between-pods", "do-not-disrupt", killedSurges, killedCanaries, viewedShop, strangersShop, youngShop, notCalled,
+	"pauses-between-pods", "do-not-disrupt", killedSurges, killedCanaries, viewedShop, strangersShop, youngShop, notCalled, sharedHeadroom, upstreamInit,
 }
 
 func updater() bed.Component {

@@ -68,7 +68,7 @@ var Table = []Deviation{
 		Why:      "a proxy that needs 700m must not keep the 30m of its injector (AEP-8905, kubernetes/autoscaler#7229)", Test: "TestCompatibility_sidecarHasRecommendation_sizeOfNewPodsIsThatOfEachValue"},
 	{Name: "init containers", Flag: "size-sidecars", Ours: "true", Theirs: "false",
 		Upstream: "never sizes ordinary init containers",
-		Podfit:   "sizes those of new pods by run, as Jobs, at most to the sum of the requests of the other containers, or to what an OOM kill shows to be needed; the policies of the VPA apply to them by name. `--size-by-run=false` ends it, too ([algorithm.md](algorithm.md#init-containers))",
+		Podfit:   "sizes those of new pods by run, as Jobs, at most to the sum of the requests of the other containers, or to what an OOM kill shows to be needed, and evicts pods that cannot start because of that; the policies of the VPA apply to them by name. `--size-by-run=false` ends it, too ([algorithm.md](algorithm.md#init-containers))",
 		Why:      "within that sum their requests cost nothing, and a pod whose init container lacks memory never starts", Test: "TestCompatibility_initContainerHasRecommendation_sizeOfNewPodsIsThatOfEachValue"},
 	{Name: "Jobs and CronJobs", Flag: "size-by-run", Ours: "true", Theirs: "false",
 		Upstream: "sizes them by all samples, of which long runs have more than short ones",

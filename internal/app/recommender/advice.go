@@ -212,7 +212,7 @@ func (a *advice) recommend() []cluster.Advice {
 	running := policy.Running{Pods: a.pods, Now: a.now}
 	running.Step(rounding, r.config.MaxAllowed(), capped, nil)
 	if held {
-		grouping.Keep(a.to, capped)
+		r.groups.Keep(a.to, capped)
 	} else {
 		by := &grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}
 		capped = r.groups.Share(by, r.groups.Apply(by, capped))

@@ -407,7 +407,7 @@ func (r *recommender) grouped(v *view) []grouping.Workload {
 	var all []grouping.Workload
 	for w, a := range v.governing {
 		pods := v.PodsOf(w)
-		if whole := grouping.HasWholePods(a, pods); whole || a.SizesByRole() {
+		if whole := r.groups.HasWholePods(a, pods); whole || a.SizesByRole() {
 			all = append(all, grouping.Workload{
 				Autoscaler: a, Choice: v.assignments[w].Choice, Policies: r.historyPolicies(a), Pods: pods, Stored: r.checkpointer.StoredRoles(w), Whole: whole,
 			})

@@ -188,7 +188,7 @@ func Total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 	sum := p.Total(func(i int) cluster.Resources {
 		c := &p.Containers[i]
 		for j := range fits {
-			if fits[j].Container == c.Name && c.IsSized() {
+			if fits[j].Container == c.Name {
 				return fits[j].Requests.Or(c.Requests)
 			}
 		}

@@ -7,6 +7,7 @@ package decision
 
 import (
 	"cmp"
+	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
@@ -36,6 +37,7 @@ type Decision struct {
 	Autoscaler *cluster.Autoscaler
 	Do         Act
 	With       []policy.Fitted // the recommended requests and limits of the containers; nil if the update mode changes no pods
+	Init       []policy.Fitted // the sizes of ordinary init containers that make a replacement larger or smaller (policy.FitInit)
 
 	// Reason is the cause of the action, or why the pod is left.
 	Reason Reason
@@ -64,6 +66,9 @@ type Decision struct {
 	// after the eviction.
 	Request *cluster.CapacityRequest
 }
+
+// Replacement returns the sizes that a replacement of the pod would get.
+func (d *Decision) Replacement() []policy.Fitted { return append(slices.Clip(d.With), d.Init...) }
 
 // Priority orders pods that should change.
 type Priority struct {

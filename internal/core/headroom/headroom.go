@@ -133,14 +133,14 @@ func (s *Search) IsOn() bool { return s.rules.Provider != NotAsked && s.rooms !=
 // the request that has provided it. For a pod that shrinks no capacity is asked for: it waits until there is room.
 func (s *Search) Lacks(d *decision.Decision) (decision.Reason, bool) {
 	p := d.Pod
-	size := change.Total(d.Pod, d.With)
+	size := change.Total(d.Pod, d.Replacement())
 	own := s.Of(p)
 	if s.take(p, own, size) {
 		d.Request = own
 		return decision.Reason{}, false
 	}
 	switch {
-	case !change.Grows(p, d.With):
+	case !change.Grows(p, d.Replacement()):
 		return decision.Reason{Code: decision.NoFreeRoom, Text: size.String()}, true
 	case s.rules.Provider&(PlaceholderPods|ProvisioningRequests) == 0:
 		return decision.Reason{Code: decision.NoCapacityProvider, Text: size.String()}, true
@@ -222,7 +222,7 @@ func (s *Search) Ask(waiting []*decision.Decision) {
 		total++
 		requests[d.Pod.Namespace]++
 		s.asked[workload] = true
-		s.steps = append(s.steps, Step{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.With), Kind: s.kind()})
+		s.steps = append(s.steps, Step{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.Replacement()), Kind: s.kind()})
 		d.Reason.Until = s.now.Add(s.rules.For)
 	}
 }
@@ -279,9 +279,9 @@ func (s *Search) releaseOf(r *cluster.CapacityRequest, d *decision.Decision) (wh
 		return ReleaseFailed, failureOf(r)
 	case s.isExpired(r):
 		return ReleaseExpired, failureOf(r)
-	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || d.Reason.Code == decision.Protected || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.With):
+	case d.Do == decision.Resize && !d.Fallback || d.Do == decision.Delete || d.Wanted.Code == decision.Fits || d.Reason.Code == decision.Protected || !d.Autoscaler.Mode.Evicts() || !change.Grows(d.Pod, d.Replacement()):
 		return ReleaseUnwanted, ""
-	case s.isOutgrown(r, change.Total(d.Pod, d.With)):
+	case s.isOutgrown(r, change.Total(d.Pod, d.Replacement())):
 		return ReleaseOutgrown, ""
 	}
 	return "", ""

@@ -91,7 +91,7 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 
 func percent(f float64) int { return int(min(math.Round(f*100), math.MaxInt32)) }
 
-// NameUnlessSole returns a function that returns "" for the name of a pod's only container, which reasons do not mention.
+// NameUnlessSole returns a function that returns "" for the name of a pod's only container beside init containers, which reasons do not mention.
 func NameUnlessSole(p *cluster.Pod) func(string) string {
 	regular := 0
 	for i := range p.Containers {
@@ -100,7 +100,7 @@ func NameUnlessSole(p *cluster.Pod) func(string) string {
 		}
 	}
 	return func(name string) string {
-		if regular == 1 {
+		if c := p.Container(name); regular == 1 && (c == nil || c.IsSized()) {
 			return ""
 		}
 		return name

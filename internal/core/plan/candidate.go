@@ -12,6 +12,8 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
@@ -53,6 +55,8 @@ func (t *decider) take() {
 		t.evictOr(stuck.Code, stuck)
 	case t.d.Wanted.Code == decision.LargerNode:
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.ResizeImpossible})
+	case mode.Resizes() && rescue.OfInit(t.d.Decision):
+		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case p.Phase != cluster.Pending && p.IsResizing():
 		t.whileResizing()
 	case mode.Resizes():
@@ -301,11 +305,11 @@ func (t *candidate) protected() (decision.Reason, bool) {
 }
 
 // unplaceable blocks changes of pods that grow and would fit on no node. A pod that shrinks already fits on its node.
-func (t *candidate) unplaceable() (decision.Reason, bool) {
-	if !t.b.MustFit || t.sizes.Unknown || !change.Grows(t.d.Pod, t.d.With) {
+func (t *candidate) unplaceable(with []policy.Fitted) (decision.Reason, bool) {
+	if !t.b.MustFit || t.sizes.Unknown || !change.Grows(t.d.Pod, with) {
 		return decision.Reason{}, false
 	}
-	size := change.Total(t.d.Pod, t.d.With)
+	size := change.Total(t.d.Pod, with)
 	if t.sizes.Fit(t.d.Pod, size) {
 		return decision.Reason{}, false
 	}

@@ -86,7 +86,8 @@ var checks = []check{
 	{gate.Quota, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.quotas.Replacement(t.d.Decision) }},
 	{gate.Quota, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.quotas.Resize(t.d.Decision) }},
 	{gate.SiblingQuota, anyEviction | anySurge, (*candidate).siblingOverQuota},
-	{gate.NodeSize, anyEviction | anySurge | resize | rescueResize, (*candidate).unplaceable},
+	{gate.NodeSize, anyEviction | anySurge, func(t *candidate) (decision.Reason, bool) { return t.unplaceable(t.d.Replacement()) }},
+	{gate.NodeSize, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.unplaceable(t.d.With) }},
 	{gate.Requirements, anyReplacement, func(t *candidate) (decision.Reason, bool) {
 		return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 	}},

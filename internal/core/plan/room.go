@@ -283,7 +283,7 @@ func (s *pass) shrinkFirst(acts []*entry) {
 func (s *roomMaker) candidateFor(d *entry, at *placement.Spots) *room.Candidate {
 	p := d.Pod
 	t := s.roomDecider(d)
-	c := &room.Candidate{Size: room.Of(change.Total(p, d.With)), DeletionCost: p.DeletionCost, Spots: at.For(p)}
+	c := &room.Candidate{Size: room.Of(change.Total(p, d.Replacement())), DeletionCost: p.DeletionCost, Spots: at.For(p)}
 	if t.g != nil {
 		c.Ready = t.g.Ready - t.g.Spent
 		c.Wanted = t.g.Wanted

@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"math"
+
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -19,70 +21,89 @@ import (
 //   - a container whose limit equals its request keeps its own amounts,
 //   - what an OOM kill has shown to be needed (the lower bound equals the target), minAllowed and the minimum of a LimitRange apply all the same: the
 //     pod would not start otherwise.
+//
+// A pod-level request takes the place of the sum. Nothing exceeds it or a pod-level limit, because the API server would refuse the pod.
 func FitInit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Fitted {
-	var out []Fitted
-	var sum, sidecars cluster.Resources // sidecars: of those that start before the init container
-	requests := make([]cluster.Resources, len(p.Containers))
+	f := initFitting{fitting: fitting{a: a, l: l, p: p, fits: fits}}
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.Role != cluster.Init {
-			requests[i] = newRequests(l, c, fits)
-			sum = sum.Add(requests[i])
+			f.sum = f.sum.Add(f.requests(c))
 		}
 	}
+	if level := admissible.PodLevelOf(p, fits); level != nil {
+		f.sum, f.level = level.Requests.Or(f.sum), *level
+	}
+	var out []Fitted
 	for i := range p.Containers {
 		switch c := &p.Containers[i]; c.Role {
 		case cluster.Init:
-			if fit := fitInit(a, l, p, c, sum, sidecars); !fit.Requests.Has.Empty() {
+			if fit := f.size(c); !fit.Requests.Has.Empty() {
 				out = append(out, fit)
 			}
 		case cluster.Sidecar, cluster.FixedSidecar:
-			sidecars = sidecars.Add(requests[i])
+			f.sidecars = f.sidecars.Add(f.requests(c))
 		case cluster.Regular:
 		}
 	}
 	return out
 }
 
-// newRequests returns the requests of a container of a new pod.
-func newRequests(l Limits, c *cluster.Container, fits []Fitted) cluster.Resources {
+// An initFitting is a pod whose init containers are sized, in their order.
+type initFitting struct {
+	fitting
+	level    cluster.PodResources // of the pod, with fits
+	sum      cluster.Resources    // what the pod requests without its init containers
+	sidecars cluster.Resources    // of this, what the sidecars request that have started
+}
+
+// requests returns the requests of a container of the new pod.
+func (f *initFitting) requests(c *cluster.Container) cluster.Resources {
 	requests, limits := c.Requests, c.Limits
-	if f := cluster.Find(fits, func(f *Fitted) bool { return f.Container == c.Name }); f != nil {
-		requests, limits = f.Requests.Or(requests), f.Limits.Or(limits)
+	if fit := cluster.Find(f.fits, func(fit *Fitted) bool { return fit.Container == c.Name }); fit != nil {
+		requests, limits = fit.Requests.Or(requests), fit.Limits.Or(limits)
 	}
-	requests, _ = l.Defaulted(requests, limits)
+	requests, _ = f.l.Defaulted(requests, limits)
 	return requests
 }
 
-// fitInit returns the size of one init container, without requests if it is not changed.
-func fitInit(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.Container, sum, sidecars cluster.Resources) Fitted {
-	cp := a.Policy(c.Name)
+// size returns the size of one init container, without requests if it is not changed.
+func (f *initFitting) size(c *cluster.Container) Fitted {
+	cp := f.a.Policy(c.Name)
 	fit := Fitted{Container: c.Name, Index: int(c.Index), Sidecar: true, LimitsKept: cp != nil && cp.RequestsOnly}
-	adv := a.AdviceFor(c.Name)
-	if adv == nil || p.Container(c.Name) != c { // the API server rejects two containers of one name
+	adv := f.a.AdviceFor(c.Name)
+	if adv == nil || f.p.Container(c.Name) != c { // the API server rejects two containers of one name
 		return fit
 	}
-	within := fitting{a: a, l: l, p: p}.boundsOf(c.Name)
+	within := f.boundsOf(c.Name)
 	needed := within.apply(adv.Target.Only(cp.Controls()), &fit.Notes, nil)
 	if !fit.LimitsKept {
-		fit.Limits = proportionalLimits(c, needed, l.Range.Container.Default, &fit.Notes)
+		fit.Limits = proportionalLimits(c, needed, f.l.Range.Container.Default, &fit.Notes)
 	}
 	for _, res := range cluster.All {
 		amount, ok := needed.Get(res)
 		if !ok {
 			continue
 		}
-		room := sum.Amount(res) - sidecars.Amount(res)
 		isKilled := res == cluster.Memory && adv.Lower.Amount(res) >= adv.Target.Amount(res)
-		if amount > room && !isKilled {
+		room := f.sum.Amount(res)
+		if isKilled && !f.level.Requests.Has.Has(res) {
+			room = math.MaxInt64
+		}
+		if most, isBounded := f.level.Limits.Get(res); isBounded {
+			room = min(room, most)
+			fit.Limits = fit.Limits.Set(res, min(fit.Limits.Amount(res), most)).Only(fit.Limits.Has)
+		}
+		room -= f.sidecars.Amount(res)
+		if amount > room {
 			own, isLimited := c.Limits.Get(res)
-			if room <= 0 || isLimited && c.Requests.Amount(res) == own {
+			if room <= 0 || !isKilled && isLimited && c.Requests.Amount(res) == own {
 				fit.Limits = fit.Limits.Only(fit.Limits.Has &^ cluster.Of(res))
 				continue
 			}
 			amount = within.apply(cluster.Resources{}.Set(res, room), nil, nil).Amount(res)
 			note(&fit.Notes, res, admissible.LoweredToContainers)
 		}
-		if fit.LimitsKept && p.Fractions && res == cluster.Memory && amount == c.Limits.Memory {
+		if fit.LimitsKept && f.p.Fractions && res == cluster.Memory && amount == c.Limits.Memory {
 			amount-- // limits of init containers are rounded up
 		}
 		fit.Requests = fit.Requests.Set(res, amount)

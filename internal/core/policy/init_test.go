@@ -6,6 +6,7 @@ package policy
 import (
 	"testing"
 
+	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -81,5 +82,36 @@ func TestFitInit_limitIsAFractionOfAByte_requestIsBelow(t *testing.T) {
 	a.Policies = []cluster.ContainerPolicy{{Container: "migrate", RequestsOnly: true}}
 	if fits := FitInit(a, Limits{}, p, nil); len(fits) != 1 || fits[0].Requests != of(100, 100*mi-1) {
 		t.Errorf("sizes %+v", fits)
+	}
+}
+
+// The API server refuses a pod whose init container requests more than the pod, or has a higher limit.
+func TestFitInit_podLevelResources_initContainerStaysWithin(t *testing.T) {
+	for name, c := range map[string]struct {
+		level        cluster.PodResources
+		lower        cluster.Resources // an OOM kill has shown it to be needed
+		wantRequests cluster.Resources
+		wantLimits   cluster.Resources
+	}{
+		"needs more than the containers, and less than the pod": {
+			level: cluster.PodResources{Requests: of(2000, 2000*mi)}, wantRequests: of(900, 900*mi), wantLimits: of(1800, 1800*mi),
+		},
+		"an OOM kill shows that it needs more than the pod": {
+			level: cluster.PodResources{Requests: of(800, 800*mi), Limits: of(1500, 1500*mi)}, lower: memory(900 * mi),
+			wantRequests: of(800, 800*mi), wantLimits: of(1500, 1500*mi),
+		},
+		"the pod has only limits": {level: cluster.PodResources{Limits: of(700, 700*mi)}, lower: memory(900 * mi), wantRequests: of(500, 700*mi), wantLimits: of(700, 700*mi)},
+	} {
+		p := podOf(container("app", of(500, 500*mi), cluster.Resources{}), container("migrate", of(10, 10*mi), of(20, 20*mi)))
+		p.Containers[1].Role, p.PodLevel = cluster.Init, &c.level
+		a := recommend(exactly("app", of(500, 500*mi)), advice("migrate", c.lower, of(900, 900*mi), of(900, 900*mi)))
+		a.Policies = []cluster.ContainerPolicy{{Container: "app", Off: true}}
+		fits := FitInit(a, Limits{}, p, Fit(a, Limits{}, p))
+		if len(fits) != 1 || fits[0].Requests != c.wantRequests || fits[0].Limits != c.wantLimits {
+			t.Errorf("%s: %+v, want requests %v and limits %v", name, fits, c.wantRequests, c.wantLimits)
+		}
+		if r := admissible.Refused(Limits{}, p, fits); r.Refused() {
+			t.Errorf("%s: the API server refuses the pod: %s", name, r)
+		}
 	}
 }

@@ -58,20 +58,21 @@ type Kill struct {
 	Container *cluster.Container
 	Lived     time.Duration
 	To        int64 // bytes: the new limit of the container or pod, or the new request if there is no limit
-	AtLimit   bool  // the container or the pod has a memory limit; otherwise the node was short of memory
+	fit       *policy.Fitted
+	AtLimit   bool // the container or the pod has a memory limit; otherwise the node was short of memory
 }
 
 // KillOf returns the OOM kill within the given time for which the pod would get more memory; false if there is none.
 func KillOf(now time.Time, within time.Duration, a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) (Kill, bool) {
 	for i := range fits {
 		c := p.Container(fits[i].Container)
-		if c == nil || !c.IsSized() || c.Exit == nil || !c.Exit.OOM || !policy.Observed(p.ObservedContainers(), c.Name) {
+		if c == nil || c.Role == cluster.FixedSidecar || c.Exit == nil || !c.Exit.OOM || c.Role != cluster.Init && !policy.Observed(p.ObservedContainers(), c.Name) {
 			continue
 		}
 		if cp := a.Policy(c.Name); cp != nil && cp.Off || !c.Exit.Now && now.Sub(c.Exit.Finished) >= within {
 			continue
 		}
-		kill := Kill{Container: c, Lived: c.Exit.Finished.Sub(c.Exit.Started)}
+		kill := Kill{Container: c, fit: &fits[i], Lived: c.Exit.Finished.Sub(c.Exit.Started)}
 		var from int64
 		from, kill.To, kill.AtLimit = memoryOf(p, c, fits, &fits[i])
 		if change.Compare(cluster.Memory, kill.To, from) > 0 {
@@ -94,6 +95,17 @@ func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *p
 	return requests.Memory, fit.Requests.Or(requests).Memory, false
 }
 
+// NeedsInit reports whether a pod cannot start because an ordinary init container was OOM-killed, and a replacement gets more memory for it.
+func (b *Book) NeedsInit(d *decision.Decision, init []policy.Fitted) bool {
+	_, isKilled := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, init)
+	return isKilled && b.Mode != Off && d.Pod.Phase == cluster.Pending && d.Pod.Node != ""
+}
+
+// OfInit reports whether a rescue gives more memory to an ordinary init container. Only a replacement of the pod gets it.
+func OfInit(d *decision.Decision) bool {
+	return d.Rescue && cluster.Find(d.With, func(f *policy.Fitted) bool { return d.Pod.Container(f.Container).Role == cluster.Init }) != nil
+}
+
 // Select makes a pod change at once, whatever its age, if a container was OOM-killed and gets more memory. A pod that is in service
 // and would be restarted changes at once only if the container was killed soon after its start (--evict-after-oom-threshold), and with
 // evictAfterOOMSeconds of the autoscaler that applies to each pod.
@@ -112,15 +124,9 @@ func (b *Book) Select(d *decision.Decision) {
 	}
 	d.Rescue = true
 	requests, _ := kill.Container.Running()
-	to := requests.Memory
-	for i := range d.With {
-		if d.With[i].Container == kill.Container.Name {
-			to = d.With[i].Requests.Or(requests).Memory
-		}
-	}
 	d.Wanted = decision.Reason{
 		Code: decision.OutOfMemory, Container: need.NameUnlessSole(d.Pod)(kill.Container.Name), Resource: cluster.Memory,
-		From: requests.Memory, To: to, For: kill.Lived,
+		From: requests.Memory, To: kill.fit.Requests.Or(requests).Memory, For: kill.Lived,
 	}
 	if !kill.AtLimit {
 		d.Wanted.Code = decision.NodeOutOfMemory

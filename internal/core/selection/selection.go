@@ -6,6 +6,7 @@
 package selection
 
 import (
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/admissible"
@@ -63,6 +64,7 @@ func (s *Selector) Judge(d *decision.Decision) {
 	a = s.Canaries.Hold(a.For(p), p)
 	limits := s.World.LimitsOf(p)
 	d.With = policy.Fit(a, limits, p)
+	s.judgeInit(d, policy.FitInit(a, limits, p, d.With))
 	switch {
 	case boosted:
 		s.judgeBoosted(d)
@@ -87,6 +89,17 @@ func (s *Selector) Judge(d *decision.Decision) {
 		if d.Wanted.Code == decision.Fits {
 			d.Reason = need.LeftToHPA(s.Now, s.Need, a, limits, p, d.Reason)
 		}
+	}
+}
+
+// judgeInit adds the sizes of the init containers of a replacement if the pod cannot start without them, or if the replacement needs other room.
+func (s *Selector) judgeInit(d *decision.Decision, init []policy.Fitted) {
+	switch all := append(slices.Clip(d.With), init...); {
+	case len(init) == 0 || s.Need.UpstreamRules:
+	case s.Rescues.NeedsInit(d, init):
+		d.With = all
+	case change.Total(d.Pod, all) != change.Total(d.Pod, d.With):
+		d.Init = init
 	}
 }
 

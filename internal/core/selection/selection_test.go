@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/canary"
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
@@ -56,6 +57,72 @@ func adviceOf(cpu, memory int64) cluster.Advice {
 	return cluster.Advice{Container: "app", Estimate: cluster.Estimate{
 		Target: cluster.Amounts(cpu, memory), Lower: cluster.Amounts(cpu/2, memory/2), Upper: cluster.Amounts(cpu*2, memory*2),
 	}}
+}
+
+// withKilledInit has an init container that was OOM-killed at its limit of 64 MiB before the pod could start, and whose target is 300 MiB.
+func withKilledInit(s *Selector, d *decision.Decision) {
+	p := d.Pod
+	p.Phase, p.Ready, p.ReadySince = cluster.Pending, false, time.Time{}
+	p.Containers[0].Requests = cluster.Amounts(400, 1<<30)
+	small := cluster.Amounts(10, 64<<20)
+	p.Containers = append(p.Containers, cluster.Container{
+		Name: "setup", Role: cluster.Init, Requests: small, Limits: small,
+		Exit: &cluster.Exit{OOM: true, Now: true, Started: noon.Add(-time.Minute), Finished: noon.Add(-time.Second)},
+	})
+	need := cluster.Amounts(10, 300<<20)
+	d.Autoscaler.Advice = append(d.Autoscaler.Advice, cluster.Advice{Container: "setup", Estimate: cluster.Estimate{Lower: need, Target: need, Upper: need}})
+}
+
+// A pod whose init container is OOM-killed never starts, so its replacement gets the memory. A pod that runs does not need it.
+func TestSelector_judge_initContainerIsKilled_replacementIsWanted(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Selector, *decision.Decision)
+		rescue bool
+	}{
+		"never started":                     {rescue: true},
+		"nothing else has a recommendation": {change: func(_ *Selector, d *decision.Decision) { d.Autoscaler.Advice = d.Autoscaler.Advice[1:] }, rescue: true},
+		"sized by another component before": {change: func(_ *Selector, d *decision.Decision) { d.Pod.Marks = &cluster.Marks{Observed: new("app")} }, rescue: true},
+		"the pod runs":                      {change: func(_ *Selector, d *decision.Decision) { d.Pod.Phase, d.Pod.Ready = cluster.Running, true }},
+		"killed long ago": {change: func(_ *Selector, d *decision.Decision) {
+			d.Pod.Containers[1].Exit.Now, d.Pod.Containers[1].Exit.Finished = false, noon.Add(-time.Hour)
+		}},
+		"no more memory": {change: func(_ *Selector, d *decision.Decision) {
+			d.Pod.Containers[1].Requests, d.Pod.Containers[1].Limits = cluster.Amounts(10, 300<<20), cluster.Amounts(10, 300<<20)
+		}},
+		"mode Off for the container": {change: func(_ *Selector, d *decision.Decision) {
+			d.Autoscaler.Policies = []cluster.ContainerPolicy{{Container: "setup", Off: true}}
+		}},
+		"--oom-rescue=off":         {change: func(s *Selector, _ *decision.Decision) { s.Rescues.Mode = rescue.Off }},
+		"--updater-rules=upstream": {change: func(s *Selector, _ *decision.Decision) { s.Need.UpstreamRules = true }},
+	} {
+		s, d := scene()
+		withKilledInit(s, d)
+		if c.change != nil {
+			c.change(s, d)
+		}
+		s.Judge(d)
+		isInit := d.Wanted.Code == decision.OutOfMemory && d.Wanted.Container == "setup" && rescue.OfInit(d)
+		if d.Rescue != c.rescue || isInit != c.rescue {
+			t.Errorf("%s: rescue %v, wanted %s, with %+v", name, d.Rescue, d.Wanted, d.With)
+		}
+	}
+}
+
+// The replacement of a pod that runs needs the memory of its init container, and a resize does not.
+func TestSelector_judge_initContainerNeedsMoreThanTheSum_replacementIsLarger(t *testing.T) {
+	s, d := scene()
+	withKilledInit(s, d)
+	d.Pod.Phase, d.Pod.Ready, d.Pod.ReadySince = cluster.Running, true, noon.Add(-time.Hour)
+	d.Pod.Containers[0].Requests = cluster.Amounts(100, 1<<30)
+	need := cluster.Amounts(10, 3<<30)
+	d.Autoscaler.Advice[1].Estimate = cluster.Estimate{Lower: need, Target: need, Upper: need}
+	s.Judge(d)
+	if got := change.Total(d.Pod, d.With); got != cluster.Amounts(400, 1<<30) {
+		t.Errorf("a resize needs %v", got)
+	}
+	if got := change.Total(d.Pod, d.Replacement()); got != cluster.Amounts(400, 3<<30) {
+		t.Errorf("a replacement needs %v", got)
+	}
 }
 
 func TestSelector_judge_whetherAPodShouldChange(t *testing.T) {

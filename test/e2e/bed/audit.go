@@ -223,6 +223,11 @@ func autoscalerFact(o *vpav1.VerticalPodAutoscaler, at time.Time, writer string)
 			Container: r.ContainerName, Lower: amounts(r.LowerBound), Target: amounts(r.Target), Upper: amounts(r.UpperBound),
 		}
 		one.OfRoles = ofRoles(r.UncappedTarget)
+		for res := range one.Lower { // the containers of a pod with pod-level requests may have their parts of it
+			if part, shared := r.UncappedTarget[corev1.ResourceName("podfit.dev/shared-"+res)]; shared {
+				one.Lower[res] = min(one.Lower[res], amounts(corev1.ResourceList{corev1.ResourceName(res): part})[res])
+			}
+		}
 		if o.Spec.ResourcePolicy != nil {
 			for _, p := range o.Spec.ResourcePolicy.ContainerPolicies {
 				if p.ContainerName == r.ContainerName || p.ContainerName == "*" && one.AllowedLeast == nil {

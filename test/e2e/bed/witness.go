@@ -172,8 +172,12 @@ func podFact(o *corev1.Pod, at time.Time, gone bool) invariant.Pod {
 		if c.Resources != nil {
 			p.Requests[c.Name] = amounts(c.Resources.Requests)
 		}
-		for _, s := range []corev1.ContainerState{c.State, c.LastTerminationState} {
-			p.OOM = p.OOM || s.Terminated != nil && s.Terminated.Reason == "OOMKilled"
+		p.OOM = p.OOM || oomKilled(&c)
+	}
+	for i, c := range o.Status.InitContainerStatuses { // a pod that has not started is sized by its init containers, too
+		if spec := o.Spec.InitContainers; o.Status.Phase == corev1.PodPending && oomKilled(&c) && i < len(spec) && spec[i].Name == c.Name {
+			p.OOM = true
+			p.Requests[c.Name] = amounts(spec[i].Resources.Requests)
 		}
 	}
 	p.Ready = slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -183,6 +187,13 @@ func podFact(o *corev1.Pod, at time.Time, gone bool) invariant.Pod {
 		p.Boosted = p.Boosted || strings.HasPrefix(name, "vpaCpuStartupBoost/")
 	}
 	return p
+}
+
+// oomKilled reports whether the present or last termination of a container is an OOM kill.
+func oomKilled(c *corev1.ContainerStatus) bool {
+	return slices.ContainsFunc([]corev1.ContainerState{c.State, c.LastTerminationState}, func(s corev1.ContainerState) bool {
+		return s.Terminated != nil && s.Terminated.Reason == "OOMKilled"
+	})
 }
 
 // Log returns all observations until now.

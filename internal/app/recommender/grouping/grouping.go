@@ -191,14 +191,17 @@ func (b *Book) Track(evictions []usage.OOM) {
 	b.tracked, b.pods = seen, pods
 	for _, e := range evictions {
 		b.Store.ObserveOOM(e)
+		if sum := b.sums[e.Pod]; sum != nil {
+			e.Pod, e.Container = wholeKey(e.Pod), sum.series
+			b.Store.ObserveOOM(e)
+		}
 	}
-	b.evictWholes(evictions)
 }
 
 // Observe adds a sample, if its pod is in a group, and was when it was measured. Observed ends the samples of a pass.
 func (b *Book) Observe(s *usage.Sample) {
 	b.observeLevel(s)
-	if sum := b.sums[s.Pod]; sum != nil {
+	if sum := b.sums[s.Pod]; sum != nil && slices.Contains(sum.of, s.Container) { // no init or ephemeral container
 		sum.add(s)
 	}
 	if m, has := b.tracked[s.Pod]; has && (m.since.IsZero() || s.At.After(m.since.Add(settled))) {

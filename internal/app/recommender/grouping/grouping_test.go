@@ -77,7 +77,7 @@ func TestApply_leaderAndFollowers_targetIsTheLargestAndOthersHaveTheirs(t *testi
 		}
 		s.Autoscaler.Advice = got
 		kept := adviceFor(100)
-		if Keep(s.Autoscaler, kept); len(kept[0].Groups) != 1 {
+		if b.Keep(s.Autoscaler, kept); len(kept[0].Groups) != 1 {
 			t.Errorf("profile %q: %+v", profile, kept)
 		}
 		// With the history of another process, nothing is learnt: the sizes of the status stay.

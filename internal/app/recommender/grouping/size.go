@@ -153,9 +153,10 @@ func less(largest, own *cluster.Advice, apart, had cluster.Set) (out cluster.Res
 }
 
 // Keep sets the sizes of groups and the parts of whole pods to those of the status, while the model state of the groups may be incomplete.
-func Keep(a *cluster.Autoscaler, all []cluster.Advice) {
+// Without --role-history there are none.
+func (b *Book) Keep(a *cluster.Autoscaler, all []cluster.Advice) {
 	for i := range all {
-		if before := a.AdviceFor(all[i].Container); before != nil {
+		if before := a.AdviceFor(all[i].Container); before != nil && b.history > 0 {
 			all[i].Groups, all[i].Shared = before.Groups, before.Shared
 		}
 	}

@@ -25,8 +25,12 @@ func wholeKey(pod cluster.Key) cluster.Key {
 	return pod
 }
 
-// HasWholePods reports whether a live pod has pod-level requests that several containers can share.
-func HasWholePods(a *cluster.Autoscaler, pods []*cluster.Pod) bool {
+// HasWholePods reports whether a live pod has pod-level requests that several containers can share. A workload that has no live pod at present, such as one
+// that is scaled to zero for the night, stays what it was: its history would be lost otherwise.
+func (b *Book) HasWholePods(a *cluster.Autoscaler, pods []*cluster.Pod) bool {
+	if before := b.workloads[a.Target]; before != nil && before.Whole && !slices.ContainsFunc(pods, (*cluster.Pod).Live) {
+		return a.SharesHeadroom() && b.absence(a.Target.InGroup(cluster.WholePod)) <= gone
+	}
 	return a.SharesHeadroom() && slices.ContainsFunc(pods, func(p *cluster.Pod) bool {
 		return p.Live() && p.PodLevel != nil && !p.PodLevel.Requests.Has.Empty() && len(running(p)) > 1
 	})
@@ -67,23 +71,14 @@ func (b *Book) trackWholes(seen map[cluster.Key]member, pods map[cluster.Workloa
 	}
 }
 
-func (b *Book) evictWholes(evictions []usage.OOM) {
-	for _, e := range evictions {
-		if sum := b.sums[e.Pod]; sum != nil {
-			e.Pod, e.Container = wholeKey(e.Pod), sum.series
-			b.Store.ObserveOOM(e)
-		}
-	}
-}
-
-// trackWhole tracks a pod as one container, with the last OOM kill of a container, and returns whether it is tracked.
+// trackWhole tracks a pod as one container, with the last OOM kill of a container that runs beside others, and returns whether it is tracked.
 func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 	own := *p
 	own.Key, own.Top = wholeKey(p.Key), of
 	names := running(p)
 	whole := cluster.Container{Name: seriesOf(names), Requests: p.Requested()}
 	for i := range p.Containers {
-		if exit := p.Containers[i].Exit; exit != nil && exit.OOM && (whole.Exit == nil || exit.Finished.After(whole.Exit.Finished)) {
+		if exit := p.Containers[i].Exit; exit != nil && exit.OOM && p.Containers[i].Role != cluster.Init && (whole.Exit == nil || exit.Finished.After(whole.Exit.Finished)) {
 			whole.Exit = exit
 		}
 	}
@@ -92,7 +87,7 @@ func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 		return false
 	}
 	b.Store.ObserveExits(&own)
-	b.sums[p.Key] = &sum{of: len(names), series: whole.Name}
+	b.sums[p.Key] = &sum{Sample: usage.Sample{Has: cluster.Both}, of: names, series: whole.Name}
 	return true
 }
 
@@ -100,14 +95,12 @@ func (b *Book) trackWhole(of cluster.Workload, p *cluster.Pod) bool {
 type sum struct {
 	usage.Sample
 	first  time.Time // the earliest measurement
-	n, of  int       // containers measured, and those that run
+	n      int       // containers measured
+	of     []string  // those that run
 	series string
 }
 
 func (t *sum) add(s *usage.Sample) {
-	if t.n == 0 {
-		t.first, t.At, t.Has = s.At, s.At, s.Has
-	}
 	t.n++
 	t.CPU += s.CPU
 	t.Memory += s.Memory
@@ -115,19 +108,17 @@ func (t *sum) add(s *usage.Sample) {
 	if s.At.After(t.At) {
 		t.At = s.At
 	}
-	if s.At.Before(t.first) {
-		t.first = s.At
-	}
+	t.first = cluster.Earliest(t.first, s.At)
 }
 
 // Observed adds what the pods used as a whole in this pass, of those whose containers were all measured at the same time.
 func (b *Book) Observed() {
 	for pod, t := range b.sums {
-		if t.n == t.of && t.At.Sub(t.first) < settled {
+		if t.n == len(t.of) && t.At.Sub(t.first) < settled {
 			t.Pod, t.Container = wholeKey(pod), t.series
 			b.Store.Observe(t.Sample)
 		}
-		*t = sum{of: t.of, series: t.series}
+		*t = sum{Sample: usage.Sample{Has: cluster.Both}, of: t.of, series: t.series}
 	}
 }
 
@@ -137,29 +128,22 @@ func (b *Book) Observed() {
 func (b *Book) Share(s *Sizing, all []cluster.Advice) []cluster.Advice {
 	a := s.Autoscaler
 	w := b.workloads[a.Target]
-	for i := range all {
-		all[i].Shared = cluster.Resources{}
-	}
 	if w == nil || !w.Whole || !a.SharesHeadroom() || slices.ContainsFunc(all, func(v cluster.Advice) bool { return len(v.Groups) > 0 }) {
 		return all
 	}
-	isInit := func(v cluster.Advice) bool {
-		return slices.ContainsFunc(w.Pods, func(p *cluster.Pod) bool { c := p.Container(v.Container); return c != nil && c.Role == cluster.Init })
-	}
-	sharing := slices.DeleteFunc(slices.Clone(all), isInit)
-	whole := b.need(s, sharing)
+	whole := b.need(s, all)
 	for _, res := range cluster.All {
 		var sum, highest int64
-		for i := range sharing {
-			sum = integer.Sum(sum, sharing[i].Target.Amount(res))
-			highest = max(highest, sharing[i].Target.Amount(res))
+		for i := range all {
+			sum = integer.Sum(sum, all[i].Target.Amount(res))
+			highest = max(highest, all[i].Target.Amount(res))
 		}
 		amount, known := whole.Get(res)
 		if amount = max(amount, highest); !known || amount >= sum {
 			continue
 		}
 		for i := range all {
-			if target := all[i].Target.Amount(res); target > 0 && !isInit(all[i]) {
+			if target := all[i].Target.Amount(res); target > 0 {
 				part, _ := integer.ScaledUp(target, amount, sum)
 				all[i].Shared = all[i].Shared.Set(res, part)
 			}

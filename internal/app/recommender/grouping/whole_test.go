@@ -25,7 +25,8 @@ func whole() (*Book, Workload) {
 		Containers: []cluster.Container{{Name: "app"}, {Name: "cache"}, {Name: "migrate", Role: cluster.Init}},
 	}
 	choice := sizing.NewCatalog(recommend.DefaultParams(), false).Of(a)
-	return New(usage.DefaultConfig(), day, quarter), Workload{Autoscaler: a, Choice: choice, Pods: []*cluster.Pod{p}, Whole: HasWholePods(a, []*cluster.Pod{p})}
+	b := New(usage.DefaultConfig(), day, quarter)
+	return b, Workload{Autoscaler: a, Choice: choice, Pods: []*cluster.Pod{p}, Whole: b.HasWholePods(a, []*cluster.Pod{p})}
 }
 
 // useInTurns lets the containers of the pod use much in turns, from one time to another.
@@ -54,7 +55,7 @@ func useInTurns(b *Book, w Workload, from, to time.Duration, evicted bool) {
 // targets are the recommendations for the containers.
 func targets() []cluster.Advice {
 	var all []cluster.Advice
-	for _, name := range []string{"app", "cache", "migrate"} {
+	for _, name := range []string{"app", "cache"} {
 		all = append(all, cluster.Advice{Container: name, Estimate: cluster.Estimate{Target: cluster.Amounts(460, 460*mib)}})
 	}
 	return all
@@ -69,13 +70,10 @@ func TestShare_containersTakeTurns_getPartsOfTheWhole(t *testing.T) {
 	}
 	useInTurns(b, w, 20*time.Hour, 3*day, false)
 	got := b.Share(s, targets())
-	for _, v := range got[:2] {
+	for _, v := range got {
 		if cpu, memory := v.Shared.CPU, v.Shared.Memory/mib; cpu < 250 || cpu > 350 || memory < 250 || memory > 350 {
 			t.Errorf("%s gets %dm and %d MiB; the pod uses 500m and 500 MiB", v.Container, cpu, memory)
 		}
-	}
-	if !got[2].Shared.Has.Empty() {
-		t.Errorf("the init container gets %v, but it does not run beside the others", got[2].Shared)
 	}
 	small := targets()
 	small[0].Target, small[1].Target = cluster.Amounts(10, 10*mib), cluster.Amounts(20, 20*mib)
@@ -105,7 +103,7 @@ func TestShare_podWasEvictedForMemory_memoryIsNotShared(t *testing.T) {
 
 func TestShare_nothingIsStored_partsOfTheStatusStayForTwoDays(t *testing.T) {
 	b, w := whole()
-	w.Autoscaler.Advice = targets()[:2]
+	w.Autoscaler.Advice = targets()
 	for i := range w.Autoscaler.Advice {
 		w.Autoscaler.Advice[i].Shared = cluster.Amounts(300, 300*mib)
 	}
@@ -126,4 +124,66 @@ func passWithoutPods(b *Book, w Workload, at time.Duration) {
 	b.Configure(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Add(at), []Workload{w})
 	b.Track(nil)
 	b.Observed()
+}
+
+// A pod that is created for the next day would get the sum of the targets otherwise, and its model state would be empty.
+func TestShare_noPodAtNight_partsStay(t *testing.T) {
+	b, w := whole()
+	s := &Sizing{Profile: w.Choice.Profile, Autoscaler: w.Autoscaler}
+	useInTurns(b, w, 0, 3*day, false)
+	want := b.Share(s, targets())[0].Shared
+	pods := w.Pods
+	w.Pods, w.Whole = nil, b.HasWholePods(w.Autoscaler, nil)
+	passWithoutPods(b, w, 3*day)
+	if got := b.Share(s, targets())[0].Shared; want.Has != cluster.Both || got != want {
+		t.Errorf("gets %v without pods, and %v before", got, want)
+	}
+	w.Pods, w.Whole = pods, b.HasWholePods(w.Autoscaler, pods)
+	passWithoutPods(b, w, 3*day+12*time.Hour)
+	if got := b.Share(s, targets())[0].Shared; got.Has != cluster.Both {
+		t.Errorf("gets %v in the morning", got)
+	}
+	w.Pods, w.Whole = nil, b.HasWholePods(w.Autoscaler, nil)
+	passWithoutPods(b, w, 13*day)
+	if b.HasWholePods(w.Autoscaler, nil) {
+		t.Error("the workload has whole pods nine days after its last one")
+	}
+}
+
+// An init container runs alone, so that its OOM kill says nothing about what the others share.
+func TestShare_initContainerIsKilled_memoryIsShared(t *testing.T) {
+	b, w := whole()
+	s := &Sizing{Profile: w.Choice.Profile, Autoscaler: w.Autoscaler}
+	useInTurns(b, w, 0, 2*day, false)
+	killed := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
+	w.Pods[0].Containers[2].Exit = &cluster.Exit{OOM: true, Now: true, Started: killed.Add(-time.Minute), Finished: killed}
+	useInTurns(b, w, 2*day, 3*day, false)
+	if got := b.Share(s, targets())[0].Shared; got.Has != cluster.Both {
+		t.Errorf("shares %v, want both", got)
+	}
+}
+
+func TestObserve_containersThatDoNotRunWithThePod_doNotCount(t *testing.T) {
+	now := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
+	b, w := whole()
+	b.Configure(now, []Workload{w})
+	b.Track(nil)
+	for _, name := range []string{"app", "debugger", "migrate"} {
+		b.Observe(&usage.Sample{Pod: w.Pods[0].Key, Container: name, At: now, CPU: 1, Memory: mib, Has: cluster.Both})
+	}
+	if total := b.sums[w.Pods[0].Key]; total.n != 1 || total.CPU != 1 || total.Memory != mib {
+		t.Errorf("%d containers use %v cores and %v bytes, want those of app", total.n, total.CPU, total.Memory)
+	}
+}
+
+func TestKeep_noRoleHistory_nothingStays(t *testing.T) {
+	for history, want := range map[time.Duration]bool{0: false, day: true} {
+		a := &cluster.Autoscaler{Advice: targets()}
+		a.Advice[0].Shared = cluster.Amounts(300, 300*mib)
+		all := targets()
+		New(usage.DefaultConfig(), history, quarter).Keep(a, all)
+		if !all[0].Shared.Has.Empty() != want {
+			t.Errorf("--role-history=%s: the part is %v", history, all[0].Shared)
+		}
+	}
 }
