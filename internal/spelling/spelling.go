@@ -7,21 +7,14 @@ package spelling
 import (
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // Nearest returns the known name that is most similar to a mistyped one, "" if none is similar. At most a third of the
 // characters may differ.
 func Nearest(name string, known []string) string {
-	best := ""
-	least := (len(name)+2)/3 + 1
-	for _, candidate := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < least {
-			best = candidate
-			least = d
-		}
-	}
-	return best
+	return nearest(name, known, func(string) int { return (len(name) + 2) / 3 })
 }
 
 // Hint returns the end of an error about a mistyped name: the most similar known name as a question, "" if none is similar.
@@ -32,32 +25,6 @@ func Hint(name string, known []string) string {
 	return ""
 }
 
-const maxNameLength = 253
-
-// distance is the edit distance (Levenshtein 1966): the number of characters to insert, delete or replace to turn one word
-// into the other. Its time is the product of the lengths, so words longer than any name count as entirely different.
-func distance(a, b string) int {
-	if max(len(a), len(b)) > maxNameLength {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := slices.Clone(row)
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := 1
-			if a[i] == b[j] {
-				replace = 0
-			}
-			row[j+1] = min(previous[j]+replace, previous[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
-}
-
 // Typo returns the known name of which name is probably a misspelling, "" if name is known or not similar to any. It is
 // stricter than Nearest, because name may be a correct name that is not in the list: at most two characters may differ. In names of
 // fewer than six characters, one may differ, and in names of fewer than three characters, none.
@@ -65,11 +32,20 @@ func Typo(name string, known []string) string {
 	if slices.Contains(known, name) {
 		return ""
 	}
-	best := ""
-	least := 3
+	return nearest(name, known, func(candidate string) int { return min(2, min(len(name), len(candidate))/3) })
+}
+
+// maxNameLength is that of names in Kubernetes. The time of a comparison is the product of the lengths.
+const maxNameLength = 253
+
+// nearest returns the candidate with the fewest characters that differ, of those in which at most a number does.
+func nearest(name string, known []string, most func(candidate string) int) (best string) {
+	least := len(name) + 1
 	for _, candidate := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < least && d <= min(len(name), len(candidate))/3 {
+		if max(len(name), len(candidate)) > maxNameLength {
+			continue
+		}
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d < least && d <= most(candidate) {
 			best = candidate
 			least = d
 		}

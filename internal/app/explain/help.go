@@ -4,24 +4,19 @@
 package explain
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/explain/messages"
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/spelling"
 )
-
-const completionTimeout = 2 * time.Second // a shell waits for it
 
 // complete returns the kinds, or after a kind the names of its objects.
 func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -40,22 +35,10 @@ func (c *Config) complete(cmd *cobra.Command, args []string, typed string) ([]st
 		case !named && strings.HasPrefix(first, typed):
 			out = append(out, first+"/")
 		case named && first == of:
-			return c.names(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+			return process.ObjectNames(cmd.Context(), c.Kube, c.namespace(), typed), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-}
-
-// names returns the objects that begin with what is typed; none if they cannot be listed.
-func (c *Config) names(ctx context.Context, typed string) []string {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	clients, err := kube.NewClients(c.Kube)
-	if err != nil {
-		return nil
-	}
-	names, _ := clients.ObjectNames(ctx, c.namespace(), typed) // without them, nothing is offered
-	return names
 }
 
 // asksForMessage reports whether the argument is the name or the text of a message, and not an object.

@@ -90,13 +90,13 @@ func TestNames_namespaceOfFlagOrContext_onlyItsObjects(t *testing.T) {
 		"nodes":                    {"other", "node", "node/web-node"},
 	} {
 		c := &Config{Kube: kube.Config{Kubeconfig: file}, Namespace: tt.flag}
-		if got := strings.Join(c.names(t.Context(), tt.kind+"/web"), " "); got != tt.want {
+		if got := strings.Join(process.ObjectNames(t.Context(), c.Kube, c.namespace(), tt.kind+"/web"), " "); got != tt.want {
 			t.Errorf("%s: names %q, want %q", name, got, tt.want)
 		}
 	}
 	api.Reply("GET /api/v1/nodes", 403, failure(403, "Forbidden"))
 	c := &Config{Kube: kube.Config{Kubeconfig: file}}
-	if got := c.names(t.Context(), "node/"); got != nil {
+	if got := process.ObjectNames(t.Context(), c.Kube, c.namespace(), "node/"); got != nil {
 		t.Errorf("names %q of nodes that may not be listed, want none", got)
 	}
 }
@@ -114,7 +114,7 @@ func TestNames_everyOfferedKind_objectsAreListed(t *testing.T) {
 		}
 		api.Apply(path+k.names[len(k.names)-1], `{"metadata":{"namespace":"shop","name":"web"}}`)
 		want := k.names[0] + "/web"
-		if got := c.names(t.Context(), k.names[0]+"/w"); !slices.Equal(got, []string{want}) {
+		if got := process.ObjectNames(t.Context(), c.Kube, c.namespace(), k.names[0]+"/w"); !slices.Equal(got, []string{want}) {
 			t.Errorf("names %q, want %s", got, want)
 		}
 	}

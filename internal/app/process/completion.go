@@ -91,8 +91,7 @@ func CompleteFromCluster(c *cobra.Command) {
 		return
 	}
 	c.ValidArgsFunction = func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		values := inTime(c.Context(), func(ctx context.Context) []string { return clusterObjects(ctx, c, typed) })
-		return values, cobra.ShellCompDirectiveNoFileComp
+		return clusterObjects(c.Context(), c, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -118,16 +117,23 @@ func ClusterNamespaces(ctx context.Context, c *cobra.Command) []string {
 
 // clusterObjects returns the objects that begin with what is typed: those of the namespaces of --namespace, else of all namespaces.
 func clusterObjects(ctx context.Context, c *cobra.Command, typed string) []string {
-	clients, err := kube.NewClients(clusterOf(c))
+	var out []string
+	for _, namespace := range namespacesOf(c) {
+		out = append(out, ObjectNames(ctx, clusterOf(c), namespace, typed)...)
+	}
+	return out
+}
+
+// ObjectNames returns the objects of a namespace that begin with what is typed, those that can be read in time.
+func ObjectNames(ctx context.Context, cluster kube.Config, namespace, typed string) []string {
+	clients, err := kube.NewClients(cluster)
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, namespace := range namespacesOf(c) {
-		names, _ := clients.ObjectNames(ctx, namespace, typed) // those that can be read are offered
-		out = append(out, names...)
-	}
-	return out
+	return inTime(ctx, func(ctx context.Context) []string {
+		names, _ := clients.ObjectNames(ctx, namespace, typed)
+		return names
+	})
 }
 
 // namespacesOf returns the values of --namespace, or one empty value if there are none.

@@ -148,7 +148,9 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 	snapshot := w.Snapshot()
 	gathered := u.gather(snapshot, u.served(snapshot.Autoscalers))
 	gathered.Surges = surgesOf(w)
-	gathered.Provider = c.assumedProvider()
+	if c.CapacityBeforeEviction != capacityOff && c.WatchesAllPods() {
+		gathered.Provider = headroom.PlaceholderPods // whether podfit may create them is not known without a request that writes
+	}
 	gathered.SchedulerPreempts = c.ResizePreemption == preemptionOn
 	gathered.Explained = explained
 	return plan.Begin(now, gathered, u.budget), gathered, u.budget
@@ -165,13 +167,4 @@ func surgesOf(w previewWorld) *surge.State {
 		active[d] = cluster.Surge{}
 	}
 	return &surge.State{Active: active, Scaled: scaled}
-}
-
-// assumedProvider returns how capacity is asked for. Whether podfit may create placeholder pods is not known without a request that is not
-// a get or list.
-func (c *Config) assumedProvider() headroom.Provider {
-	if c.CapacityBeforeEviction == capacityOff || !c.WatchesAllPods() {
-		return headroom.NotAsked
-	}
-	return headroom.PlaceholderPods
 }

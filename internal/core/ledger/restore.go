@@ -99,7 +99,9 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		return
 	case p.Do == decision.Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: attempt.Count(p.Attempts)})
-		l.restoreSpend(now, p.UID, at)
+		if until := at.Add(DefaultWindow); now.Before(until) { // whether it took from the budget is not stored
+			addNew(l.spends, p.UID, spend{until: until})
+		}
 	default:
 		addNew(l.evicted, p.UID, at)
 	}

@@ -73,14 +73,6 @@ func isApplied(p *cluster.Pod, with []policy.Fitted) bool {
 	return change.IsAsked(p, with) && !p.IsResizing() && !slices.ContainsFunc(p.Containers, func(c cluster.Container) bool { return c.Applied != nil })
 }
 
-// restoreSpend makes a stored resize count in the budget. Whether it took from the budget is not stored, and neither are the changes of
-// stuck pods.
-func (l *spendRecords) restoreSpend(now time.Time, uid string, at time.Time) {
-	if until := at.Add(DefaultWindow); now.Before(until) {
-		addNew(l.spends, uid, spend{until: until})
-	}
-}
-
 // Changes returns the requests that were changed, by workload. It includes older changes than those of the last hour. The caller must not
 // change it.
 func (l *changeRecords) Changes() map[cluster.Workload][]rollout.Change { return l.changes }

@@ -78,15 +78,6 @@ func named(profiles []Profile, name string) (Profile, bool) {
 	return profiles[i], true
 }
 
-// lowFloors returns the parameters of all profiles except default. Upstream's minimum of 250 MiB causes most of the waste of small
-// containers.
-func lowFloors() Params {
-	p := DefaultParams()
-	p.FloorMillicores = 10
-	p.FloorMegabytes = 16
-	return p
-}
-
 // Autopilot returns the hyper-parameters of the autopilot profile.
 func Autopilot() autopilot.Params {
 	return autopilot.Params{
@@ -105,7 +96,10 @@ func Busiest() BusyParams {
 
 // extended returns a profile with model state. Backtests assume that its pods are resized in place.
 func extended(name, about string, a algorithm) Profile {
-	return Profile{Name: name, About: about, Params: lowFloors(), Estimator: byModelState{a}, Extend: a.Extend, Mode: cluster.InPlaceOrRecreate}
+	p := DefaultParams()
+	p.FloorMillicores = 10
+	p.FloorMegabytes = 16 // upstream's minimum of 250 MiB causes most of the waste of small containers
+	return Profile{Name: name, About: about, Params: p, Estimator: byModelState{a}, Extend: a.Extend, Mode: cluster.InPlaceOrRecreate}
 }
 
 // EnsembleProfile returns a profile that sizes by Ensemble.

@@ -18,15 +18,6 @@ const runShare = 0.95
 // killCounts is how long an OOM kill of a Job counts in full, and not as one run of many.
 const killCounts = 24 * time.Hour
 
-// killUntil returns until when an OOM kill of a container counts in full. That of an init container counts as long as usage is kept: the pod does
-// not start without the memory.
-func killUntil(s *usage.ContainerHistory, killed time.Time) time.Time {
-	if s.Runs().IsInit() {
-		return killed.Add(s.Length())
-	}
-	return killed.Add(killCounts)
-}
-
 // byRuns replaces the target of a container that runs to its end by the highest usage in its last runs, with the margin:
 //
 //	target = max(floor, P_95 of the maxima of the runs · (1+margin))
@@ -38,9 +29,12 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 	for _, res := range cluster.All {
 		used, n := s.Runs().Percentile(res, runShare, now)
 		killed, needed := s.LastOOM()
-		until := killUntil(s, killed)
-		isKilled := res == cluster.Memory && now.Before(until) // also one of a run that goes on
+		until := killed.Add(killCounts)
 		init := s.Runs().IsInit()
+		if init {
+			until = killed.Add(s.Length()) // as long as usage is kept: the pod does not start without the memory
+		}
+		isKilled := res == cluster.Memory && now.Before(until) // also one of a run that goes on
 		if n < runs.Least && !(init && isKilled) {
 			continue
 		}

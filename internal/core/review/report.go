@@ -119,11 +119,6 @@ func (r *Row) KeepsMore() bool {
 // IsIdle reports whether the row is of a workload that has a pod template and no pods now: a CronJob of which no Job runs.
 func (r *Row) IsIdle() bool { return len(r.Places) == 0 && r.Template != nil }
 
-// Lowers reports whether the recommendation lowers a request.
-func (r *Row) Lowers() bool {
-	return r.Request.CPU < r.Requests.CPU || r.Request.Memory < r.Requests.Memory
-}
-
 // TemplateDiffers reports whether the newest pod has other requests or limits than the pod template.
 func (r *Row) TemplateDiffers() bool {
 	return r.Template != nil && *r.Template != Size{r.Requests, r.Limits}

@@ -30,7 +30,6 @@ type Run struct {
 	Started int64  // Unix seconds; the first observation if the start is not known
 	Last    int64  // Unix seconds of the last observation, which is the end of a run that has ended
 	Ended   bool
-	Once    bool  // its usage is one reading of a kubelet
 	peak    bool  // Memory is that of Peak; not stored
 	read    int64 // Unix seconds of the last Read, if CPU is that of Read; 0 otherwise; not stored
 	CPU     int64 // the highest sample, in millicores; 0 if there was none
@@ -102,7 +101,6 @@ func (r *Run) Observe(at, millicores, bytes int64) {
 	if r.read > 0 && millicores > 0 {
 		r.CPU, r.read = 0, 0
 	}
-	r.Once = false
 	r.CPU = max(r.CPU, millicores)
 	r.Memory = max(r.Memory, bytes)
 	r.Last = max(r.Last, at)
@@ -114,10 +112,8 @@ func (r *Run) Read(at, millicores, bytes int64) {
 	if at == r.read {
 		return
 	}
-	once := !r.isMeasured()
 	isMean := r.read > 0 || r.CPU == 0
 	r.Observe(at, 0, bytes)
-	r.Once = once
 	if isMean {
 		r.read = at
 		r.CPU = cmp.Or(millicores, r.CPU)
@@ -260,7 +256,7 @@ func (l *Log) code(c *codec.Coder) {
 		length := r.Last - r.Started
 		codec.Uvarint(c, "length of a run", &length, maxSecond)
 		r.Last = r.Started + length
-		c.Flags("flags of a run", &r.Ended, &r.Once)
+		c.Flags("flags of a run", &r.Ended)
 		codec.Uvarint(c, "CPU of a run", &r.CPU, maxAmount)
 		codec.Uvarint(c, "memory of a run", &r.Memory, maxAmount)
 	}

@@ -249,9 +249,9 @@ func TestRead_readingsOfARun_lastMeanAndHighestMemoryCount(t *testing.T) {
 		}
 	}
 	r.Read(at+2, 900, 50)
-	check("first", Run{Last: at + 2, Once: true, CPU: 900, Memory: 50})
+	check("first", Run{Last: at + 2, CPU: 900, Memory: 50})
 	r.Read(at+2, 900, 50)
-	check("the same again", Run{Last: at + 2, Once: true, CPU: 900, Memory: 50})
+	check("the same again", Run{Last: at + 2, CPU: 900, Memory: 50})
 	r.Bound(at, at+10)
 	r.Read(at+9, 300, 40)
 	check("second, of a run that has ended", Run{Started: 0, Last: at + 10, Ended: true, CPU: 300, Memory: 50})
@@ -261,13 +261,4 @@ func TestRead_readingsOfARun_lastMeanAndHighestMemoryCount(t *testing.T) {
 	check("a sample", Run{Last: at + 15, Ended: true, CPU: 200, Memory: 60})
 	r.Read(at+20, 800, 70)
 	check("after a sample", Run{Last: at + 20, Ended: true, CPU: 200, Memory: 70})
-}
-
-func TestEncode_runThatWasReadOnce_isReadAsOne(t *testing.T) {
-	l := logOf(5)
-	l.Of(77, 1_700_100_000, false).Read(1_700_100_002, 1, 1)
-	read, err := Decode(l.Encode())
-	if err != nil || read.All()[0].Once || !read.All()[1].Once {
-		t.Errorf("read %+v, error %v", read, err)
-	}
 }

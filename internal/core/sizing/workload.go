@@ -184,7 +184,10 @@ func (ws *Workloads) Restored(store *usage.Store, now time.Time, workload cluste
 		started := now
 		history := store.Series(workload, autoscaler.Advice[i].Container)
 		if history != nil && history.Recalled() {
-			started = modelStateStart(history)
+			started = time.Time{}
+			if extension := history.Extension(); extension != nil {
+				started = extension.Since()
+			}
 			if !usedBefore(autoscaler, history, started) {
 				continue
 			}
@@ -193,14 +196,6 @@ func (ws *Workloads) Restored(store *usage.Store, now time.Time, workload cluste
 			state.HoldUntil = until
 		}
 	}
-}
-
-// modelStateStart returns when the model state of a container was started; zero if it is not known.
-func modelStateStart(history *usage.ContainerHistory) time.Time {
-	if extension := history.Extension(); extension != nil {
-		return extension.Since()
-	}
-	return time.Time{}
 }
 
 // usedBefore reports whether a container was sized by usage from before its model state was started. Model state that was started with

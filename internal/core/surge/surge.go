@@ -40,11 +40,8 @@ const (
 // Times of a surge.
 const (
 	Within       = 10 * time.Minute // until the new pod is ready; as the default progress deadline of a Deployment
-	removeWithin = 2 * time.Minute  // until the ReplicaSet has removed the pod
+	RemoveWithin = 2 * time.Minute  // until the ReplicaSet has removed the pod
 )
-
-// RemovalDeadline returns until when the ReplicaSet must have removed a pod after spec.replicas is set back.
-func RemovalDeadline(now time.Time) time.Time { return now.Add(removeWithin) }
 
 // A Move is the next step of a surge.
 type Move struct {
@@ -110,7 +107,7 @@ func (v *view) lowered() Move {
 		return Move{Do: Forget}
 	case v.d.Replicas != v.Replicas:
 		return v.end(Forget, decision.ServerBusy, fmt.Sprintf("spec.replicas was changed from %d to %d meanwhile", v.Replicas, v.d.Replicas))
-	case v.isLate(removeWithin):
+	case v.isLate(RemoveWithin):
 		return v.end(Forget, decision.ServerBusy, "the ReplicaSet removed another pod")
 	}
 	return Move{Pod: v.old}

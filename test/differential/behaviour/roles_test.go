@@ -151,7 +151,9 @@ func (c *checker) roles(minute int) (settled int) {
 			passes := (w.Replicas+c.tolerance(w)-1)/c.tolerance(w) + 2 // only some pods are changed in one pass
 			if w.isUndisturbed(c.sim.world) && minute-w.lastChange(p, minute) >= passes && isReady(p.pod) && p.pod.DeletionTimestamp == nil {
 				settled++
-				near := func(has, want int64) bool { return float64(has) >= 0.85*float64(want)-1 && float64(has) <= 1.2*float64(want)+1 }
+				near := func(has, want int64) bool {
+					return float64(has) >= 0.85*float64(want)-1 && float64(has) <= 1.2*float64(want)+1
+				}
 				if !near(has.CPU, own.CPU) || !near(has.Memory, own.Memory) && !w.Restart {
 					c.fail(minute, "a pod gets the size of its role", "%s, a %s, has %v, want %v", p.pod.Name, p.pod.Labels["role"], has, own)
 				}

@@ -65,7 +65,11 @@ func (m *Metrics) publish(p *capacity.Plan) {
 			next[m.available].WithLabelValues(pool, name).Set(available)
 			for _, c := range r.Outlook.Crossings {
 				percent := strconv.Itoa(int(100*c.Threshold + 0.5))
-				if day := reachedOn(&c, p); day != 0 {
+				day := c.Earliest // on which it is or may be reached
+				if c.State == capacity.Above {
+					day = min(c.Since, capacity.DayOf(p.Now))
+				}
+				if day != 0 {
 					next[m.reaches].WithLabelValues(pool, name, percent).Set(float64(day.Time().Unix()))
 				}
 				if c.State == capacity.Ahead && c.Latest != 0 {
@@ -81,14 +85,6 @@ func (m *Metrics) publish(p *capacity.Plan) {
 	for _, g := range all {
 		g.Publish(next[g])
 	}
-}
-
-// reachedOn returns the day on which a threshold is or may be reached, 0 if there is none.
-func reachedOn(c *capacity.Crossing, p *capacity.Plan) capacity.Day {
-	if c.State == capacity.Above {
-		return min(c.Since, capacity.DayOf(p.Now))
-	}
-	return c.Earliest
 }
 
 func (m *Metrics) setGrowth(to *prometheus.GaugeVec, pool string, r *capacity.ResourcePlan) {

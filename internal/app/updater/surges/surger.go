@@ -328,7 +328,7 @@ func (s *Surger) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 	case surge.Mark:
 		return s.setCost(ctx, move.Pod, cluster.LowestDeletionCost)
 	case surge.Lower:
-		record.Lowered, record.Deadline = true, surge.RemovalDeadline(now)
+		record.Lowered, record.Deadline = true, now.Add(surge.RemoveWithin)
 		if err := s.writer.Write(ctx, d, record.Replicas, &record); err != nil {
 			return err
 		}

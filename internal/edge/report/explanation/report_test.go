@@ -344,9 +344,9 @@ func TestWriteText_runs_areShownWithDurationAndUsage(t *testing.T) {
 		e.Runs = append(e.Runs, explanation.Run{Container: "app", Run: runs.Run{Started: at, Last: at + 240, Ended: true, CPU: int64(101 + i), Memory: 300 << 20}})
 	}
 	e.Runs[1].CPU, e.Runs[1].Memory, e.Runs[1].Last = 0, 0, e.Runs[1].Started+8
-	e.Runs = append(e.Runs, explanation.Run{Container: "migrate", Run: runs.Run{Started: night.Unix() - 60, Last: night.Unix(), Memory: 64 << 20, Once: true}})
+	e.Runs = append(e.Runs, explanation.Run{Container: "migrate", Run: runs.Run{Started: night.Unix() - 60, Last: night.Unix(), Memory: 64 << 20}})
 	for all, want := range map[bool][]string{
-		false: {"RUNS    22 Nov 02:12: app for 4 min: 101m CPU, 300Mi memory\n", "22 Nov 01:12: app for 8 s: not measured\n", "migrate for 60 s so far: 64Mi memory, read once\n"},
+		false: {"RUNS    22 Nov 02:12: app for 4 min: 101m CPU, 300Mi memory\n", "22 Nov 01:12: app for 8 s: not measured\n", "migrate for 60 s so far: 64Mi memory\n"},
 		true:  {"107m CPU"},
 	} {
 		var out bytes.Buffer

@@ -104,9 +104,6 @@ func runLines(e *explanation.Explanation, most int) []string {
 		if len(used) == 0 {
 			used = []string{"not measured"}
 		}
-		if r.Once {
-			used = append(used, "read once")
-		}
 		length := "for " + wording.Elapsed(r.Length(), "d")
 		if r.Length() == 0 {
 			length = "of unknown duration"

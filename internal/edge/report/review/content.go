@@ -298,7 +298,7 @@ func (c *content) sections() (s sections) {
 			s.without++
 		}
 		switch {
-		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving, row.IsIdle() && row.Lowers():
+		case row.Waste > core.Harmless && c.Money(row) >= c.options.MinSaving, row.IsIdle() && (row.Request.CPU < row.Requests.CPU || row.Request.Memory < row.Requests.Memory):
 			s.waste = append(s.waste, row)
 		case row.Risk >= core.SeverityMedium || unknown:
 		case c.heldBack(row):
