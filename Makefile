@@ -192,7 +192,7 @@ backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for
 
 .PHONY: backtest-roles
 backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md
-	@for p in default balanced; do echo "profile $$p"; go run ./test/roles "$(TRACES)" $$p; done
+	@for p in default balanced; do echo "profile $$p"; go -C test/differential run ./roles "$(abspath $(TRACES))" $$p; done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME

@@ -4,7 +4,7 @@
 // Command roles replays the recorded pods in pairs, each pair as a workload of two pods with different roles. It compares one size for both pods
 // with a size for each role.
 //
-//	go run ./test/roles TRACE PROFILE
+//	go -C test/differential run ./roles TRACE PROFILE
 package main
 
 import (
