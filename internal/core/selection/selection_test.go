@@ -60,7 +60,7 @@ func adviceOf(cpu, memory int64) cluster.Advice {
 }
 
 // withKilledInit has an init container that was OOM-killed at its limit of 64 MiB before the pod could start, and whose target is 300 MiB.
-func withKilledInit(s *Selector, d *decision.Decision) {
+func withKilledInit(_ *Selector, d *decision.Decision) {
 	p := d.Pod
 	p.Phase, p.Ready, p.ReadySince = cluster.Pending, false, time.Time{}
 	p.Containers[0].Requests = cluster.Amounts(400, 1<<30)

@@ -171,7 +171,7 @@ func (w *simulated) isUndisturbed(in *world) bool {
 
 // lastChange returns the last minute in which a pod was started, or its role or recommendation changed.
 func (w *simulated) lastChange(p *replica, minute int) int {
-	at := max(0, int(p.pod.CreationTimestamp.Sub(time.Now())/time.Minute)+minute, p.readyAt)
+	at := max(0, int(time.Until(p.pod.CreationTimestamp.Time)/time.Minute)+minute, p.readyAt)
 	for _, l := range w.Leads {
 		if l.At <= minute {
 			at = max(at, l.At)

@@ -5,6 +5,7 @@ package forecast
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -47,44 +48,46 @@ func (m *Metrics) publish(p *capacity.Plan) {
 	}
 	for i := range p.Pools {
 		for k := range p.Pools[i].Resources {
-			r := &p.Pools[i].Resources[k]
-			pool := p.Pools[i].Name
-			name := r.Resource.String()
-			set := func(g *process.SnapshotGauge, v int64) {
-				next[g].WithLabelValues(pool, name).Set(r.Resource.InUnits(v))
-			}
-			set(m.capacity, r.Capacity)
-			set(m.withoutLargest, r.WithoutLargest)
-			set(m.requested, r.Requested)
-			set(m.recoverable, r.Recoverable)
-			set(m.largestPod, r.Fit.Free.Amount(r.Resource))
-			available := 0.0
-			if r.Outlook.Shortage == capacity.NoShortage {
-				available = 1
-			}
-			next[m.available].WithLabelValues(pool, name).Set(available)
-			for _, c := range r.Outlook.Crossings {
-				percent := strconv.Itoa(int(100*c.Threshold + 0.5))
-				day := c.Earliest // on which it is or may be reached
-				if c.State == capacity.Above {
-					day = min(c.Since, capacity.DayOf(p.Now))
-				}
-				if day != 0 {
-					next[m.reaches].WithLabelValues(pool, name, percent).Set(float64(day.Time().Unix()))
-				}
-				if c.State == capacity.Ahead && c.Latest != 0 {
-					next[m.reachesLatest].WithLabelValues(pool, name, percent).Set(float64(c.Latest.Time().Unix()))
-				}
-			}
-			if r.Outlook.OrderBy != 0 {
-				next[m.order].WithLabelValues(pool, name).Set(float64(r.Outlook.OrderBy.Time().Unix()))
-			}
-			m.setGrowth(next[m.growth], pool, r)
+			m.set(next, p.Now, p.Pools[i].Name, &p.Pools[i].Resources[k])
 		}
 	}
 	for _, g := range all {
 		g.Publish(next[g])
 	}
+}
+
+// set sets the values of a resource of a pool.
+func (m *Metrics) set(next map[*process.SnapshotGauge]*prometheus.GaugeVec, now time.Time, pool string, r *capacity.ResourcePlan) {
+	name := r.Resource.String()
+	set := func(g *process.SnapshotGauge, v int64) {
+		next[g].WithLabelValues(pool, name).Set(r.Resource.InUnits(v))
+	}
+	set(m.capacity, r.Capacity)
+	set(m.withoutLargest, r.WithoutLargest)
+	set(m.requested, r.Requested)
+	set(m.recoverable, r.Recoverable)
+	set(m.largestPod, r.Fit.Free.Amount(r.Resource))
+	next[m.available].WithLabelValues(pool, name).Set(0)
+	if r.Outlook.Shortage == capacity.NoShortage {
+		next[m.available].WithLabelValues(pool, name).Set(1)
+	}
+	for _, c := range r.Outlook.Crossings {
+		percent := strconv.Itoa(int(100*c.Threshold + 0.5))
+		day := c.Earliest // on which it is or may be reached
+		if c.State == capacity.Above {
+			day = min(c.Since, capacity.DayOf(now))
+		}
+		if day != 0 {
+			next[m.reaches].WithLabelValues(pool, name, percent).Set(float64(day.Time().Unix()))
+		}
+		if c.State == capacity.Ahead && c.Latest != 0 {
+			next[m.reachesLatest].WithLabelValues(pool, name, percent).Set(float64(c.Latest.Time().Unix()))
+		}
+	}
+	if r.Outlook.OrderBy != 0 {
+		next[m.order].WithLabelValues(pool, name).Set(float64(r.Outlook.OrderBy.Time().Unix()))
+	}
+	m.setGrowth(next[m.growth], pool, r)
 }
 
 func (m *Metrics) setGrowth(to *prometheus.GaugeVec, pool string, r *capacity.ResourcePlan) {

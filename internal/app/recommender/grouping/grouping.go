@@ -177,9 +177,7 @@ func (b *Book) Track(evictions []usage.OOM) {
 			seen[p.Key] = m
 			pods[m.of]++
 			isFormer := func(c cluster.Container) bool { return c.Exit != nil && !c.Exit.Finished.After(m.since) }
-			if slices.ContainsFunc(p.Containers, isFormer) {
-				own.Containers = slices.DeleteFunc(slices.Clone(p.Containers), isFormer)
-			}
+			own.Containers = slices.DeleteFunc(slices.Clone(p.Containers), isFormer)
 			b.Store.ObserveExits(&own)
 		}
 	}
