@@ -140,7 +140,11 @@ func (b *book) adviseStored(w *workload) []cluster.Advice {
 }
 
 func (b *book) storedEvidence(w *workload, container string) review.Evidence {
-	e := review.StoredEvidence(w.vpa, container, b.store.Series(w.key, container), b.scene.Now)
+	history := b.store.Series(w.key, container)
+	if history == nil && b.scene.isIdle(w) {
+		history = new(usage.ContainerHistory) // no pod is tracked that could have one
+	}
+	e := review.StoredEvidence(w.vpa, container, history, b.scene.Now)
 	if b.scene.unread && w.vpa != nil {
 		e.Lack = review.UnreadUsage
 	}

@@ -60,10 +60,8 @@ func heaps(in *Input) []Heap {
 }
 
 // The memory of a JVM is flat if the hourly peaks of some days, without the lowest tenth, differ by at most flatRange.
-const (
-	flatDays  = 3
-	flatRange = 1.1
-)
+const flatDays = 3
+const flatRange = 1.1
 
 // flat returns that the memory of a container is flat at the ceiling of its heap or above, "" if it is not, or if that is not known.
 func (in *Input) flat(container string, ceiling int64) string {

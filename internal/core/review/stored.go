@@ -29,14 +29,11 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 	case a == nil:
 		e.Lack = "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"
 		return e
-	case history == nil && a.AdviceFor(container) == nil:
+	case history == nil:
 		e.Lack = "the cluster stores no usage of it"
 		return e
 	}
 	for _, res := range cluster.All {
-		if history == nil { // of a CronJob of which no Job runs
-			break
-		}
 		seen := history.Seen(res)
 		if seen.Count == 0 {
 			continue
