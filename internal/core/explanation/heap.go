@@ -21,6 +21,7 @@ type Heap struct {
 	Container string
 	runtimeguard.HeapAdvice
 	Option string // of the JVM, to copy; "" without advice
+	Adds   bool   // podfit can add the option to new pods (policy.Variables)
 	Flat   string // what the recorded memory says without metrics of the heap, as a sentence; "" if nothing
 }
 
@@ -49,7 +50,9 @@ func heaps(in *Input) []Heap {
 			if c := p.Container(name); c != nil {
 				_, limits := c.Running()
 				h.Option = runtimeguard.HeapOption(&h.HeapAdvice, p.Runtime(c), limits.Memory > 0)
-				if ceiling, set := runtimeguard.Heap(p.Runtime(c), limits.Memory); set && h.Lack != "" {
+				r, a := p.Runtime(c), in.Autoscaler
+				h.Adds = r != nil && r.VariableOpen && r.HeapBytes == 0 && r.HeapPercent == 0 && a != nil && a.Mode.Applies() && (a.Policy(name) == nil || !a.Policy(name).Off)
+				if ceiling, set := runtimeguard.Heap(r, limits.Memory); set && h.Lack != "" {
 					h.Flat = in.flat(name, ceiling)
 				}
 			}
@@ -59,9 +62,8 @@ func heaps(in *Input) []Heap {
 	return out
 }
 
-// The memory of a JVM is flat if the hourly peaks of some days, without the lowest tenth, differ by at most flatRange.
+// flatDays is for how many days the memory of a JVM must have been flat: the hourly peaks, without the lowest tenth, differ by at most 10 %.
 const flatDays = 3
-const flatRange = 1.1
 
 // flat returns that the memory of a container is flat at the ceiling of its heap or above, "" if it is not, or if that is not known.
 func (in *Input) flat(container string, ceiling int64) string {
@@ -82,7 +84,7 @@ func (in *Input) flat(container string, ceiling int64) string {
 		return ""
 	}
 	low, high := hours[len(hours)/10].Amount(), hours[len(hours)-1].Amount()
-	if high > low*flatRange || low < float64(ceiling) {
+	if high > 1.1*low || low < float64(ceiling) {
 		return ""
 	}
 	return fmt.Sprintf(" Its options set a heap of at most %s, and for %d days its memory has been flat at about %s: the heap is probably used up to its ceiling, so the memory in use does not show how much the JVM needs.",
@@ -113,7 +115,7 @@ func (h *Heap) Texts() []string {
 	default:
 		advice = "The ceiling is suitable." + needs + "; with another memory limit, the option keeps the ceiling."
 	}
-	if percent, ok := strings.CutPrefix(h.Option, runtimeguard.HeapPercentFlag); ok {
+	if percent, ok := strings.CutPrefix(h.Option, runtimeguard.HeapPercentFlag); ok && h.Adds {
 		advice += " podfit adds the option to new pods if you annotate the VPA with podfit.dev/inject-heap-percent=" + percent + "."
 	}
 	return []string{facts, advice}

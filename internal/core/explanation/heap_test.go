@@ -32,8 +32,13 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 		"lower": {
 			func(*Input, *runtimeguard.HeapUsage) {},
 			"heap of app has 100Mi after a collection, and a ceiling of 1Gi. Beside it the container uses 150Mi at most. Collections take 0.2 % of the time|" +
-				"A ceiling of 304Mi should keep collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory|podfit adds the option to new pods if you annotate the VPA with podfit.dev/inject-heap-percent=59.3.",
+				"A ceiling of 304Mi should keep collections below 5 % of the time. With it the container needs 512Mi of memory. Set the option first, then lower the memory",
 			"-XX:MaxRAMPercentage=59.3",
+		},
+		"podfit can add it": {
+			func(in *Input, _ *runtimeguard.HeapUsage) {
+				in.Pods[0].Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM, VariableOpen: true}}}
+			}, "podfit adds the option to new pods if you annotate the VPA with podfit.dev/inject-heap-percent=59.3.", "-XX:MaxRAMPercentage=59.3",
 		},
 		"no limit": {
 			func(in *Input, _ *runtimeguard.HeapUsage) { in.Pods[0].Containers[0].Limits = cluster.Resources{} }, "A ceiling of 304Mi should keep", "-Xmx304m",
@@ -74,6 +79,9 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 				if !strings.Contains(text, part) {
 					t.Errorf("text %q, want %q", text, part)
 				}
+			}
+			if strings.Contains(text, "inject-heap-percent") != (name == "podfit can add it") {
+				t.Errorf("text %q", text)
 			}
 		})
 	}

@@ -152,9 +152,8 @@ type Variable struct{ Container, Name, Value string }
 // else from their own, and JVMs the ceiling of their heap from the memory limit. There are none unless the autoscaler asks for them
 // (RuntimeGuards).
 //
-// A container gets none if the variable is set or may be, or if the policy of the container is Off. It gets no option if one with the same
-// effect is set; no number of processors if it has no CPU request, or if it has or gets a CPU limit, which the runtimes read; and no heap
-// without a memory limit.
+// A container gets none if the variable is set or may be, or if the policy of the container is Off. It gets no option that is set already, no
+// number of processors without a CPU request or with a CPU limit, which the runtimes read, and no heap without a memory limit.
 func Variables(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) []Variable {
 	g := &a.Guards
 	if !g.InjectCPUCount && g.InjectHeapPercent == 0 || p.Runtimes == nil {

@@ -70,7 +70,7 @@ func drawRoles(d cases.Dice) *world {
 		x.Followers = &size{CPU: cases.Pick[int64](d, 50, 20), Memory: cases.Pick[int64](d, 0, 50)}
 		for at := 0; d.OneIn(2) && len(x.Leads) < 4; {
 			at += 1 + d.IntN(30)
-			x.Leads = append(x.Leads, leading{At: at, Leader: d.IntN(x.Replicas)})
+			x.Leads = append(x.Leads, leaderChange{At: at, Leader: d.IntN(x.Replicas)})
 		}
 	}
 	return w

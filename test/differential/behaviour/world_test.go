@@ -42,10 +42,10 @@ type workload struct {
 	Second      bool   `json:",omitempty"` // pods have a second container with the same template and recommendation
 	Restart     bool   `json:",omitempty"` // a resize of memory restarts the container
 	Advice      []advice
-	Scales      []scaling `json:",omitempty"` // changes of the number of replicas
-	Fine        []int     `json:",omitempty"` // replicas that initially have the size of the first recommendation
-	Followers   *size     `json:",omitempty"` // the first replica is the leader, and others need only this part of the recommendation, in percent
-	Leads       []leading `json:",omitempty"` // changes of the leader
+	Scales      []scaling      `json:",omitempty"` // changes of the number of replicas
+	Fine        []int          `json:",omitempty"` // replicas that initially have the size of the first recommendation
+	Followers   *size          `json:",omitempty"` // the first replica is the leader, and others need only this part of the recommendation, in percent
+	Leads       []leaderChange `json:",omitempty"` // changes of the leader
 
 	// New pods.
 	Unsized    *window `json:",omitempty"` // new pods do not get the recommended size: the webhook is not called
@@ -74,8 +74,8 @@ type advice struct {
 // A scaling is a change of the number of replicas in a minute.
 type scaling struct{ At, Replicas int }
 
-// A leading is a change of the leader in a minute.
-type leading struct{ At, Leader int }
+// A leaderChange makes a replica the leader from a minute on.
+type leaderChange struct{ At, Leader int }
 
 // A window is a range of minutes without its end; To 0 means the end of the simulation.
 type window struct{ From, To int }
