@@ -131,7 +131,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	// The stale watch does not show yet that a scale-down has removed pods. If the controller now wants as many pods as the watch
 	// shows, they may as well be the right ones: a ReplicaSet that lacks a pod removes none when it is scaled down by one.
 	unseen := c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute)
-	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen {
+	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen && !c.mayBlock(w, p) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
 	c.pausing(w, p)
@@ -237,6 +237,18 @@ func (c *checker) isAwaited(w *simulated, p *replica) bool {
 		}
 	}
 	return w.StatefulSet && c.sim.minute() >= st.deletedAt+5
+}
+
+// mayBlock reports whether the controller of a StatefulSet may wait for a pod before it creates missing ones, as far as an updater knows that does
+// not see quotas: the pods with lower ordinals are ready, and it has not been for ten minutes. It serves nobody, so a quota takes no capacity away.
+func (c *checker) mayBlock(w *simulated, p *replica) bool {
+	before := 0
+	for _, o := range w.pods {
+		if o.number < p.number && (isReady(o.pod) || o.served >= c.oldest()) {
+			before++
+		}
+	}
+	return w.StatefulSet && before == p.number && !isReady(p.pod) && c.sim.minute()-max(p.served, p.startsAt) >= stuckAfter
 }
 
 // isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.

@@ -24,7 +24,8 @@
 //     a time, after a back-off that doubles.
 //     With all flags at their defaults, at most two evictions and deletions of a workload in half an hour have no effect, and not more than
 //     with upstream.
-//   - No pods are lost to a quota: no pod is evicted if a quota is known to reject its replacement.
+//   - No pods are lost to a quota: no pod is evicted if a quota is known to reject its replacement. A pod for which a StatefulSet may wait counts
+//     as lost already, once it has not been ready for ten minutes.
 //   - Every pod that is not satisfied has a decision with a reason, and the reason is correct in the simulation.
 //   - Users get an event if an action on a pod is refused, or has no response, for 20 minutes.
 //

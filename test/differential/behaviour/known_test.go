@@ -252,6 +252,11 @@ var known = map[string]*world{
 	})),
 	"a quota rejects the replacement of a pod whose node is too small, under a rate limit": limited(0.9731,
 		grow("InPlaceOrRecreate", 3).with(refuses("resize", nodeTooBig, false)).with(quota(2000))),
+	// podfit does not see the quota. It evicts the pod that a StatefulSet would wait for if it did not create pods in parallel.
+	"a quota rejects the replacement, and the first pod of a StatefulSet is never ready": defaults(workload{
+		StatefulSet: true, Replicas: 5, Mode: "Recreate", Template: size{100, 128}, Reset: &window{To: 16}, Grace: 5, Start: 3, NeverReady: []int{0, 1, 2},
+		Advice: []advice{{Target: size{1000, 128}}}, OOM: outOfMemory{NeedMB: 1099, Seconds: 85},
+	}.with(quota(0))),
 	"a quota rejects the replacement": day(workload{Mode: "Recreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100)).with(func(w *workload) { w.Grace = 1 })),
 }
 
