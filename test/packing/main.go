@@ -7,6 +7,8 @@
 // Pods are placed once a day, by the requests that are known at the start of the day. Packing by the largest request of the coming day would use
 // knowledge of the future; it is reported beside it, because a cluster must have the nodes for it.
 //
+// Beside the given profiles it measures the rule packed (packed.go).
+//
 //	go run ./test/packing TRACE PROFILE...
 package main
 
@@ -52,11 +54,13 @@ func run(args []string) error {
 		}
 		c.Recommenders = append(c.Recommenders, p)
 	}
+	c.Recommenders = append(c.Recommenders, packedProfile(0))
+	last := len(c.Recommenders) - 1
 	for i := range workloads {
 		w := &workloads[i]
-		result := replay.WorkloadResult{Workload: w}
-		for _, p := range c.Recommenders {
-			result.Changes = append(result.Changes, replay.Run(w, p))
+		result := replay.WorkloadResult{Workload: w, Changes: make([][]replay.Change, last+1)}
+		for k, p := range c.Recommenders[:last] {
+			result.Changes[k] = replay.Run(w, p)
 		}
 		c.Workloads = append(c.Workloads, result)
 		if first := time.Unix(w.Samples[0].At, 0); first.Before(c.From) {
@@ -66,9 +70,12 @@ func run(args []string) error {
 			c.To = last
 		}
 	}
-	pods := Of(c)
 	for _, shape := range shapes {
-		write(c, pods.Measure(shape))
+		c.Recommenders[last] = packedProfile(shape.Memory)
+		for i := range c.Workloads {
+			c.Workloads[i].Changes[last] = replay.Run(c.Workloads[i].Workload, c.Recommenders[last])
+		}
+		write(c, Of(c).Measure(shape))
 	}
 	return nil
 }

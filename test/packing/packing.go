@@ -22,7 +22,7 @@ const (
 	seed       = 1
 )
 
-// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; and how often each pod of the recording runs.
+// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; and how often each recorded pod runs. None is 0.
 type Shape struct {
 	CPU    float64 `json:"cpu"`
 	Memory float64 `json:"memory"`
@@ -32,6 +32,8 @@ type Shape struct {
 
 // A Result is the figures of one recommender.
 type Result struct {
+	Recommender string `json:"recommender"`
+
 	Nodes      float64 `json:"nodes"`             // placed as the scheduler does (least allocated) on as few nodes as hold the requests at the start of the day; mean over the days
 	FirstFit   float64 `json:"nodes_first_fit"`   // the largest pods first, each on the first node with room
 	DayMaximum float64 `json:"nodes_day_maximum"` // as Nodes, by the largest requests of each day
@@ -62,12 +64,12 @@ type Report struct {
 	Days    int      `json:"days"` // measured
 	Pods    int      `json:"pods"`
 	LeftOut []string `json:"left_out,omitempty"` // workloads whose peak exceeds half of a node
-	Results []Result `json:"results"`            // one per recommender
+	Results []Result `json:"recommenders"`       // in the order of the comparison; none if no pod was measured
 }
 
 // Measure packs the pods of a comparison on nodes of a shape. Workloads whose peak exceeds half of a node are left out.
 func (t *Trace) Measure(shape Shape) Report {
-	out := Report{Shape: shape, Days: t.days - t.from}
+	out := Report{Shape: shape, Days: max(0, t.days-t.from)}
 	var fit []int
 	for i, w := range t.workloads {
 		if w.peak.cpu > mostOfNode*shape.CPU || w.peak.memory > mostOfNode*shape.Memory {
@@ -79,6 +81,10 @@ func (t *Trace) Measure(shape Shape) Report {
 	}
 	for k := range t.recommenders {
 		out.Results = append(out.Results, t.result(k, shape, fit))
+	}
+	if out.Results[0].NodeDays == 0 {
+		out.Results = nil
+		return out
 	}
 	doubled := shape
 	doubled.Copies *= 2
@@ -98,7 +104,9 @@ func (t *Trace) Measure(shape Shape) Report {
 			if k == 0 {
 				base = days.mean()
 			}
-			r.RatioFrom, r.RatioTo = min(r.RatioFrom, days.mean()/base), max(r.RatioTo, days.mean()/base)
+			if base > 0 {
+				r.RatioFrom, r.RatioTo = min(r.RatioFrom, days.mean()/base), max(r.RatioTo, days.mean()/base)
+			}
 			r.ShortTo = max(r.ShortTo, days.short())
 		}
 	}
@@ -109,7 +117,8 @@ func (t *Trace) result(k int, shape Shape, workloads []int) Result {
 	scheduled, fitted := t.pack(k, shape, workloads, leastAllocated, atStart), t.pack(k, shape, workloads, firstFit, atStart)
 	most := t.pack(k, shape, workloads, leastAllocated, largest)
 	r := Result{
-		Nodes: scheduled.mean(), FirstFit: fitted.mean(), DayMaximum: most.mean(), NodeDays: scheduled.nodes,
+		Recommender: t.recommenders[k].Name,
+		Nodes:       scheduled.mean(), FirstFit: fitted.mean(), DayMaximum: most.mean(), NodeDays: scheduled.nodes,
 		Short: scheduled.short(), ShortFit: fitted.short(), ShortTo: scheduled.short(),
 		Saturated: float64(scheduled.saturated) / float64(max(1, scheduled.nodes*perDay)),
 	}

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 const (
@@ -192,5 +193,42 @@ func TestOf_workloadStartsLater_hasLearningDaysOfItsOwn(t *testing.T) {
 	got := Of(c).Measure(shape).Results[0]
 	if want := 8.0 / 6; got.Nodes != want { // in the last 2 of 6 days there are two pods
 		t.Errorf("%g nodes, want %g", got.Nodes, want)
+	}
+}
+
+// The example in docs/backtest.md.
+func TestPacked_exampleOfTheDocs_isCorrect(t *testing.T) {
+	const mib = 1 << 20
+	for node, want := range map[float64]int64{16 * gib: 3000, 2 * gib: 4345} { // MiB
+		state, ok := packedProfile(node).Extend().(*peaks)
+		if !ok || state.amount(cluster.CPU, node)+state.amount(cluster.Memory, node) != 0 {
+			t.Fatal("there is a request without usage")
+		}
+		for at := range 14 * perDay {
+			s := usage.Sample{At: time.Unix(midnight+int64(at)*interval, 0), CPU: 0.5, Memory: 2550 * mib}
+			if at == perDay { // on the second of 14 days
+				s.CPU, s.Memory = 2, 4000*mib
+			}
+			state.Observe(s, cluster.Both)
+		}
+		state.ObserveOOM(usage.OOM{At: time.Unix(midnight, 0)}, 9000*mib) // a replay takes usage above the request for a kill
+		for r, want := range map[cluster.Resource]int64{cluster.CPU: 500, cluster.Memory: want * mib} {
+			if got := state.amount(r, node); got < want || got > want+want/200 {
+				t.Errorf("nodes of %.0f GiB: %v is %d, want %d", node/gib, r, got, want)
+			}
+		}
+	}
+}
+
+func TestPacked_replay_requestsFollowTheRule(t *testing.T) {
+	c := comparisonOf(12, machine{cpu: 1, memory: 4, peaks: map[int]float64{9*perDay + 3: 12}})
+	var last replay.Change
+	for _, change := range replay.Run(c.Workloads[0].Workload, packedProfile(64*gib)) {
+		if change.Resource == cluster.Memory {
+			last = change
+		}
+	}
+	if want := (4 + 0.2*8) / 0.85; last.Request < int64(want*gib) || last.Request > int64(1.01*want*gib) {
+		t.Errorf("the last request is %.2f GiB, want %.2f", float64(last.Request)/gib, want)
 	}
 }

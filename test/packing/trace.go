@@ -5,6 +5,7 @@ package main
 
 import (
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // A Trace is the usage and the requests of the workloads of a comparison by day, in UTC. Day 0 is that of the first sample.
 type Trace struct {
-	recommenders int
+	recommenders []recommend.Profile
 	workloads    []*workload
 	from, days   int // the measured days: after the learning days, without the last, incomplete one
 }
@@ -42,7 +43,7 @@ type requests struct {
 func Of(c *replay.Comparison) *Trace {
 	origin := c.From.Unix() / daySeconds * daySeconds
 	t := &Trace{
-		recommenders: len(c.Recommenders),
+		recommenders: c.Recommenders,
 		days:         int((c.To.Unix() + interval - origin) / daySeconds),
 		workloads:    make([]*workload, len(c.Workloads)),
 	}
