@@ -132,6 +132,29 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with a killed init container, whose size a quota refuses: it keeps its size": {
+			autoscaler: killedSetup(),
+			options:    Options{InitContainers: true},
+			limits:     memoryLeft(mi(499)),
+			pod:        cart(`"annotations":{}`, setupAndApp),
+			ops: []string{
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with a killed init container, whose size a quota permits": {
+			autoscaler: killedSetup(),
+			options:    Options{InitContainers: true},
+			limits:     memoryLeft(mi(500)),
+			pod:        cart(`"annotations":{}`, setupAndApp),
+			ops: []string{
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/spec/initContainers/0/resources/requests/memory "500Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request; init container 0: memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
 		"with claims: they are kept": {
 			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100)}),
 			pod:        cart(`"annotations":{}`, `"containers":[{"name":"app","resources":{"claims":[{"name":"gpu"}]}}]`),
@@ -574,6 +597,22 @@ func TestHandler_panic_admitsThePod(t *testing.T) {
 func cpuLeft(millicores int64) policy.Limits {
 	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, millicores)}
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
+}
+
+// memoryLeft is as cpuLeft, for bytes of memory.
+func memoryLeft(bytes int64) policy.Limits {
+	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.Memory, bytes)}
+	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
+}
+
+// setupAndApp are the containers of a pod that killedSetup governs.
+const setupAndApp = `"initContainers":[{"name":"setup","resources":{"requests":{"memory":"50Mi"}}}],
+	"containers":[{"name":"app","resources":{"requests":{"memory":"200Mi"}}}]`
+
+// killedSetup recommends 100 MiB for app, and 500 MiB for the init container setup, which was OOM-killed with less.
+func killedSetup() *cluster.Autoscaler {
+	memory := func(bytes int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, bytes) }
+	return recommending("cart", map[string]cluster.Resources{"app": memory(mi(100)), "setup": memory(mi(500))}) // the lower bounds equal the targets
 }
 
 // A placeholder pod of podfit keeps its exact size: the pod that owns it is not its controller.
