@@ -191,9 +191,7 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	// the watch, because otherwise a workload that is scaled often would wait without end.
 	good, waiting := 0, 0
 	for _, p := range canaries {
-		since := s.Since
-		since = cluster.Latest(since, p.Created)
-		late := now.Sub(since) >= watch
+		late := now.Sub(cluster.Latest(s.Since, p.Created)) >= watch
 		switch {
 		case s.isOOMKilled(p):
 			return s.revert(now, OOMKilled)

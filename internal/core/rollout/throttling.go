@@ -4,7 +4,6 @@
 package rollout
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -46,17 +45,12 @@ const (
 )
 
 // Text returns why throttling is not compared, as a full sentence, or "" if it is compared or need not be.
-func (c Comparison) Text() string {
-	switch c {
-	case NoPrometheus:
-		return "CPU throttling is not compared, because the updater has no address of Prometheus."
-	case NoAnswer:
-		return "CPU throttling is not compared, because Prometheus does not answer."
-	case NoData:
-		return "CPU throttling is not compared, because Prometheus has too few data of the pods."
-	case NotYetCompared, Compared, NoCPULimit:
-	}
-	return ""
+func (c Comparison) Text() string { return comparisonTexts[c] }
+
+var comparisonTexts = map[Comparison]string{
+	NoPrometheus: "CPU throttling is not compared, because the updater has no address of Prometheus.",
+	NoAnswer:     "CPU throttling is not compared, because Prometheus does not answer.",
+	NoData:       "CPU throttling is not compared, because Prometheus has too few data of the pods.",
 }
 
 // A ThrottlingQuery selects the data for the comparison of a workload.
@@ -132,7 +126,7 @@ func readySince(pods []*cluster.Pod, since time.Time) []string {
 			names = append(names, p.Name)
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	return names[:min(len(names), MaxComparedPods)]
 }
 
