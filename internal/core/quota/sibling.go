@@ -229,11 +229,9 @@ func isFinished(p *cluster.Pod) bool {
 func mostOf(p *cluster.Pod) cluster.PodResources {
 	var fits []policy.Fitted
 	if p.IsResizing() {
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			fits = append(fits, policy.Fitted{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
-		}
-		fits = notBelow(p, fits)
+		fits = notBelow(p, cluster.Each(p.Containers, func(c *cluster.Container) policy.Fitted {
+			return policy.Fitted{Container: c.Name, Requests: c.Requests, Limits: c.Limits}
+		}))
 	}
 	own := admissible.DemandOf(policy.Limits{}, p, StandingOf(p), fits)
 	return own.Most()
