@@ -178,18 +178,13 @@ var passing = map[string]bool{
 	decision.RoomReserved.String(): true,
 }
 
-// budgetsOf returns the PodDisruptionBudgets that select the pods.
-func (in *Input) budgetsOf() []cluster.DisruptionBudget {
-	if in.Labels == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(in.Disruption), func(b cluster.DisruptionBudget) bool { return !b.Selector.Matches(in.Labels) })
-}
-
 // pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not
 // ready may also be evicted if the budget always allows that, or if all required pods are healthy.
 func (in *Input) pdbBlocks(ready bool) string {
-	for _, b := range in.budgetsOf() {
+	for _, b := range in.Disruption {
+		if in.Labels == nil || !b.Selector.Matches(in.Labels) {
+			continue
+		}
 		allowed := b.Healthy > b.Desired
 		if !ready {
 			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy == b.Desired

@@ -320,7 +320,8 @@ func (s *Search) Done(step *Step) {
 func (s *Search) Refused(step *Step, r decision.Refusal) (why decision.Reason, refused bool) {
 	switch {
 	case step.Request != nil:
-		s.record.keep(s.now, step.Request)
+		uid := step.Request.UID
+		s.record.kept[uid] = keptRequest{at: s.now, n: s.record.kept[uid].n + 1}
 		return why, false
 	case r.Kind == decision.OutcomeIsUnknown:
 		s.record.Asked(s.now, step.Pod)

@@ -47,12 +47,7 @@ const (
 )
 
 // NoteShrinking records that a pod should only shrink.
-func (s *Siblings) NoteShrinking(p *cluster.Pod) {
-	if s.shrinking == nil {
-		s.shrinking = map[cluster.Workload]bool{}
-	}
-	s.shrinking[p.Controller] = true
-}
+func (s *Siblings) NoteShrinking(p *cluster.Pod) { cluster.Put(&s.shrinking, p.Controller, true) }
 
 // Replacement returns why an eviction must wait if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
 // that grows no more. That resize is tried again after its back-off, which shows whether the quota has room by now. After such a refusal, a
