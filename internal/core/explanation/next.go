@@ -54,11 +54,8 @@ func next(in *Input) []Step {
 // unserved returns the step of the pods of a VPA whose update mode is Off. The updater does not look at them, so there are no decisions.
 func (in *Input) unserved(a *cluster.Autoscaler) Step {
 	r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
-	s := Step{Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
-	for _, p := range in.Pods {
-		s.Pods = append(s.Pods, in.nameOf(p))
-	}
-	return s
+	pods := cluster.Each(in.Pods, func(p **cluster.Pod) string { return in.nameOf(*p) })
+	return Step{Pods: pods, Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
 }
 
 // switched returns what the next pass would do with the pods if the update mode of the VPA were another.

@@ -71,9 +71,7 @@ func New(now time.Time, rules Rules, record *Record, requests []cluster.Capacity
 		now: now, rules: rules, record: record,
 		held: map[cluster.Key]*cluster.CapacityRequest{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{},
 	}
-	for i := range requests {
-		s.requests = append(s.requests, &requests[i])
-	}
+	s.requests = cluster.Each(requests, func(r *cluster.CapacityRequest) *cluster.CapacityRequest { return r })
 	for _, p := range pods {
 		if p.Placeholder && p.Live() {
 			s.requests = append(s.requests, requestOf(p))

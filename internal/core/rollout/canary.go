@@ -217,13 +217,10 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 
 // canaries returns the live pods with the new size that were changed or created since the canary was chosen.
 func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
-	var out []*cluster.Pod
-	for _, p := range pods {
-		if p.Live() && (p.UID == s.UID || !p.Created.Before(s.Since.Truncate(time.Second).Add(-skew))) && HasSize(p, s.After) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool {
+		isOlder := p.UID != s.UID && p.Created.Before(s.Since.Truncate(time.Second).Add(-skew))
+		return !p.Live() || isOlder || !HasSize(p, s.After)
+	})
 }
 
 // isOOMKilled reports whether a container was OOM-killed since the change. A container that was OOM-killed again and again before counts only

@@ -105,13 +105,9 @@ func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*clust
 	q := ThrottlingQuery{
 		Namespace: canaries[0].Namespace, Canaries: readySince(canaries, since), Since: since, Change: s.Since, Before: min(max(watch, minBefore), maxBefore),
 	}
-	var others []*cluster.Pod
-	for _, p := range pods {
-		if p.Live() && p.Ready && p.Controller == s.Controller && !HasSize(p, s.After) {
-			others = append(others, p)
-		}
-	}
-	q.Others = readySince(others, since)
+	q.Others = readySince(slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool {
+		return !p.Live() || !p.Ready || p.Controller != s.Controller || HasSize(p, s.After)
+	}), since)
 	if s.Restarts != wasDown {
 		q.Changed = s.Pod
 	}
