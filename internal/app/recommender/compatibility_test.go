@@ -27,6 +27,7 @@ import (
 func (b *bench) write(name string, do func()) (types map[string]bool) {
 	b.t.Helper()
 	api := kubetest.NewLocalAPI(b.t)
+	b.api = api
 	for _, a := range b.autoscalers {
 		api.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":%q,"generation":1},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":%q}}}`,
 			a.Namespace, a.Name, a.UID, a.Target.Name))

@@ -38,6 +38,7 @@ type kubeletBench struct {
 	*bench
 	*kubelets
 	status   atomic.Int32
+	answer   func(authorization string) (status int) // nil: the status
 	requests atomic.Int32
 	usage    string
 	log      bytes.Buffer
@@ -46,9 +47,13 @@ type kubeletBench struct {
 func newKubeletBench(t *testing.T) *kubeletBench {
 	b := &kubeletBench{bench: newBench(t)}
 	b.status.Store(http.StatusOK)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.requests.Add(1)
-		w.WriteHeader(int(b.status.Load()))
+		status := int(b.status.Load())
+		if b.answer != nil {
+			status = b.answer(r.Header.Get("Authorization"))
+		}
+		w.WriteHeader(status)
 		_, _ = fmt.Fprint(w, b.usage)
 	}))
 	t.Cleanup(server.Close)
@@ -171,6 +176,50 @@ func TestKubelets_kubeletRefuses_isLeftForAMinuteAndLoggedOnce(t *testing.T) {
 	b.round(ctx, now.Add(150*time.Second))
 	if len(b.retry) > 0 {
 		t.Error("the end of the process counts as a failure")
+	}
+}
+
+// A token that the kubelet does not accept, a missing right, and a certificate that is not trusted: the node is left for a minute, and the warning has
+// the remedy.
+func TestKubelets_kubeletIsNotAccessible_warningHasTheRemedy(t *testing.T) {
+	for name, c := range map[string]struct {
+		token     string
+		secure    bool
+		requests  int32 // in two minutes
+		errorText string
+		remedy    string
+	}{
+		"wrong token":                         {token: "wrong", requests: 2, errorText: "401 Unauthorized", remedy: "after 401: authentication.webhook.enabled=true of the kubelets"},
+		"no right":                            {token: "powerless", requests: 2, errorText: "403 Forbidden", remedy: "kubectl apply -f deploy/rights/kubelet-metrics/kubelet-metrics.yaml"},
+		"untrusted certificate":               {token: "right", secure: true, errorText: "certificate signed by unknown authority", remedy: "--kubelet-insecure-tls"},
+		"right token, --kubelet-insecure-tls": {token: "right", requests: 24},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newKubeletBench(t)
+			client, err := kubelet.New(&rest.Config{BearerToken: c.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, !c.secure)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.client, b.age = client, time.Hour
+			b.answer = func(token string) int {
+				return map[string]int{"Bearer right": http.StatusOK, "Bearer powerless": http.StatusForbidden, "Bearer wrong": http.StatusUnauthorized}[token]
+			}
+			now := time.Now()
+			b.swap(map[cluster.Workload]bool{report: true})
+			b.pods = []*cluster.Pod{runOf(report, "report-1", now)}
+			for i := range 24 {
+				b.round(t.Context(), now.Add(time.Duration(i)*kubeletInterval))
+				if left := b.retry["n1"]; c.errorText != "" && !left.Equal(now.Add(time.Duration(i/12+1)*kubeletBackoff)) {
+					t.Fatalf("in round %d the node is left until %v", i, left)
+				}
+			}
+			if n := b.requests.Load(); n != c.requests {
+				t.Errorf("%d requests in two minutes, want %d", n, c.requests)
+			}
+			if said := b.log.String(); strings.Count(said, "Cannot read usage from the kubelet") != min(len(c.errorText), 1) || !strings.Contains(said, c.errorText) || !strings.Contains(said, c.remedy) {
+				t.Errorf("log:\n%s", said)
+			}
+		})
 	}
 }
 

@@ -4,13 +4,16 @@
 package recommender
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/test/kubetest"
 	"podfit.dev/podfit/test/rowtest"
 )
 
@@ -73,6 +76,52 @@ func TestPodLevel_containersTakeTurns_podNeedsLessThanTheSumOfTheirTargets(t *te
 			})
 		})
 	}
+}
+
+// The parts are in the status that is written, from the pass on in which the pods have been measured for a day. A restarted recommender has them from the
+// stored history, also if the status was lost.
+func TestPodLevel_aDayOfSamples_statusHasThePartsAlsoAfterARestart(t *testing.T) {
+	for flag, want := range map[string]string{"--role-history=24h": "24h0m0s", "--role-history=36h": "36h0m0s", "--role-history=0s": "never"} {
+		t.Run(flag, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := takingTurns(t)
+				b.config = given(t, flag, "--recommender-interval=4m", "--pod-recommendation-min-cpu-millicores=10", "--pod-recommendation-min-memory-mb=10")
+				first := "never"
+				b.write("web", func() {
+					b.during(37*time.Hour, func(after time.Duration) {
+						b.turn(after)
+						if has := b.hasParts("web"); has && first == "never" {
+							first = (after - b.config.Interval).String() // the pass before has written them
+						} else if !has && first != "never" {
+							t.Fatalf("the status has no parts after %v, and had them after %s", after, first)
+						}
+					})
+				})
+				if first != want {
+					t.Errorf("the status has the parts after %s, want %s", first, want)
+				}
+				b.change("web", func(a *cluster.Autoscaler) { a.Advice = nil })
+				b.write("web", func() { b.during(10*time.Minute, b.turn) })
+				if has := b.hasParts("web"); has != (want != "never") {
+					t.Errorf("the status has the parts after a restart: %t", has)
+				}
+				b.config.Sizing.RoleHistory = 0
+				b.write("web", func() { b.during(10*time.Minute, b.turn) })
+				if b.hasParts("web") {
+					t.Error("the status has the parts after a restart with --role-history=0s")
+				}
+			})
+		})
+	}
+}
+
+// hasParts reports whether the status in the API server has the parts of both containers.
+func (b *bench) hasParts(name string) bool {
+	text, err := json.Marshal(b.api.Object(kubetest.AutoscalersPath, "shop/"+name)["status"])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return strings.Count(string(text), `"podfit.dev/shared-cpu":`) == 2 && strings.Count(string(text), `"podfit.dev/shared-memory":`) == 2
 }
 
 func TestPodLevel_wholeIsNotKnown_podGetsTheSumOfTheTargets(t *testing.T) {

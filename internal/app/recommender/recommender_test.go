@@ -25,6 +25,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // bench is a fake cluster for a recommender. The next snapshot contains the written statuses.
@@ -59,6 +60,7 @@ type bench struct {
 	leaked      time.Time            // when leak last increased usage
 	registry    *prometheus.Registry // of the last dependencies
 	writer      *watcher.World       // also writes each status; nil: none does
+	api         *kubetest.FakeAPI    // that the writer writes to
 	mu          sync.Mutex           // for concurrent writers
 }
 

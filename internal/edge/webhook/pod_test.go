@@ -36,6 +36,11 @@ func mi(n int64) int64 { return n << 20 }
 
 func TestHandler_newPod_getsItsSize(t *testing.T) {
 	app := map[string]cluster.Resources{"app": cluster.Amounts(350, mi(745))}
+	memory := func(n int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, mi(n)) }
+	// The second init container has been OOM-killed, so that it gets more than the others. The pod requests 200 MiB with its own amounts.
+	killedInit := map[string]cluster.Resources{"app": memory(100), "first": memory(80), "second": memory(500)}
+	const twoInit = `"initContainers":[{"name":"first","resources":{"requests":{"memory":"10Mi"}}},{"name":"second","resources":{"requests":{"memory":"10Mi"}}}],
+		"containers":[{"name":"app","resources":{"requests":{"memory":"200Mi"}}}]`
 	for name, c := range map[string]struct {
 		autoscaler *cluster.Autoscaler
 		options    Options
@@ -132,26 +137,66 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with a killed init container, whose size a quota refuses: it keeps its size": {
-			autoscaler: killedSetup(),
+		"with an init container that a quota would refuse: all of them keep their sizes": {
+			autoscaler: recommending("cart", killedInit),
 			options:    Options{InitContainers: true},
 			limits:     memoryLeft(mi(499)),
-			pod:        cart(`"annotations":{}`, setupAndApp),
+			pod:        cart(`"annotations":{}`, twoInit),
 			ops: []string{
 				`/spec/containers/0/resources/requests/memory "100Mi"`,
 				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request"`,
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
-		"with a killed init container, whose size a quota permits": {
-			autoscaler: killedSetup(),
+		"with init containers for which a quota has room": {
+			autoscaler: recommending("cart", killedInit),
 			options:    Options{InitContainers: true},
 			limits:     memoryLeft(mi(500)),
-			pod:        cart(`"annotations":{}`, setupAndApp),
+			pod:        cart(`"annotations":{}`, twoInit),
 			ops: []string{
 				`/spec/containers/0/resources/requests/memory "100Mi"`,
-				`/spec/initContainers/0/resources/requests/memory "500Mi"`,
-				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request; init container 0: memory request"`,
+				`/spec/initContainers/0/resources/requests/memory "80Mi"`,
+				`/spec/initContainers/1/resources/requests/memory "500Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request; init container 0: memory request; init container 1: memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with init containers that a quota refuses with any size": {
+			autoscaler: recommending("cart", killedInit),
+			options:    Options{InitContainers: true},
+			limits:     memoryLeft(mi(199)),
+			pod:        cart(`"annotations":{}`, twoInit),
+			ops: []string{
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/spec/initContainers/0/resources/requests/memory "80Mi"`,
+				`/spec/initContainers/1/resources/requests/memory "500Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory request; init container 0: memory request; init container 1: memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with an init container whose limit a quota would refuse: it keeps its size": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"app": cluster.Resources{}.Set(cluster.CPU, 100), "setup": cluster.Resources{}.Set(cluster.CPU, 100)}),
+			options:    Options{InitContainers: true},
+			limits:     policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: cluster.PodResources{Limits: cluster.Resources{}.Set(cluster.CPU, 199)}}}}},
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"setup","resources":{"requests":{"cpu":"10m"},"limits":{"cpu":"20m"}}}],
+				"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"},"limits":{"cpu":"150m"}}}]`),
+			ops: []string{
+				`/spec/containers/0/resources/requests/cpu "100m"`,
+				`/spec/containers/0/resources/limits/cpu "100m"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: memory: limit NOT set since originalLimit is nil or 0, cpu request, cpu limit"`,
+				`/metadata/annotations/vpaObservedContainers "app"`,
+			},
+		},
+		"with init containers and a startup boost for which a quota has room, and not for the init containers": {
+			autoscaler: boosted(recommending("cart", map[string]cluster.Resources{"app": cluster.Amounts(300, mi(100)), "first": killedInit["first"], "second": killedInit["second"]}), 3),
+			options:    Options{Gates: Gates{CPUStartupBoost: true}, InitContainers: true},
+			limits:     memoryLeft(mi(499)),
+			pod:        cart(`"annotations":{}`, strings.Replace(twoInit, `{"memory":"200Mi"}`, `{"cpu":"100m","memory":"200Mi"}`, 1)),
+			ops: []string{
+				`/metadata/annotations/vpaCpuStartupBoost~1app "{\"requests\":{\"cpu\":\"100m\",\"memory\":\"200Mi\"},\"limits\":{}}"`,
+				`/spec/containers/0/resources/requests/cpu "900m"`,
+				`/spec/containers/0/resources/requests/memory "100Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: container 0: cpu request, memory request"`,
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
@@ -599,20 +644,10 @@ func cpuLeft(millicores int64) policy.Limits {
 	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
 }
 
-// memoryLeft is as cpuLeft, for bytes of memory.
+// memoryLeft returns limits with a quota that has a remaining amount of requests.memory.
 func memoryLeft(bytes int64) policy.Limits {
 	left := cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.Memory, bytes)}
-	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "compute", Left: left}}}}
-}
-
-// setupAndApp are the containers of a pod that killedSetup governs.
-const setupAndApp = `"initContainers":[{"name":"setup","resources":{"requests":{"memory":"50Mi"}}}],
-	"containers":[{"name":"app","resources":{"requests":{"memory":"200Mi"}}}]`
-
-// killedSetup recommends 100 MiB for app, and 500 MiB for the init container setup, which was OOM-killed with less.
-func killedSetup() *cluster.Autoscaler {
-	memory := func(bytes int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, bytes) }
-	return recommending("cart", map[string]cluster.Resources{"app": memory(mi(100)), "setup": memory(mi(500))}) // the lower bounds equal the targets
+	return policy.Limits{Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "memory", Left: left}}}}
 }
 
 // A placeholder pod of podfit keeps its exact size: the pod that owns it is not its controller.
