@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,51 +46,6 @@ func TestRecommender_runsWithoutSamples_areMeasuredByKubelets(t *testing.T) {
 	if log := p.recommender.Tail(1000); strings.Contains(log, "Cannot read usage from the kubelet") {
 		t.Errorf("kubelets could not be read:\n%s", log)
 	}
-}
-
-// TestRecommender_rightForKubeletsMissing_remedyHelps has kubelets that ask the API server whether the recommender may read them. Without
-// the right, no run is measured, and the warning names the file that grants it.
-func TestRecommender_rightForKubeletsMissing_remedyHelps(t *testing.T) {
-	p := newPlace(t, "kubelet-rights")
-	p.reportWithoutMetrics()
-	const file = "deploy/rights/kubelet-metrics/kubelet-metrics.yaml"
-	manifest, err := os.ReadFile(filepath.Join(p.root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.ApplyYAML(context.Background(), bed.Namespace, string(manifest)); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := p.RbacV1().ClusterRoleBindings().Delete(t.Context(), "podfit:kubelet-metrics", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	p.restartRecommender("--kubelet-usage")
-	p.runThree("first")
-	p.eventually("a warning has the remedy", 10*time.Second, func(context.Context) error {
-		log := p.recommender.Tail(1000)
-		for _, part := range []string{"Cannot read usage from the kubelet", "403 Forbidden", file} {
-			if !strings.Contains(log, part) {
-				return fmt.Errorf("the log has no %q", part)
-			}
-		}
-		return nil
-	})
-	p.always("the runs are not measured", 11*time.Second, p.recommended("report", ""))
-
-	if err := p.ApplyYAML(t.Context(), bed.Namespace, string(manifest)); err != nil {
-		t.Fatal(err)
-	}
-	round := 0
-	p.eventually("the runs are measured a minute later", 3*time.Minute, func(ctx context.Context) error {
-		err := p.sizedByRuns("report", "app")(ctx)
-		if err != nil {
-			round++
-			p.runThree(fmt.Sprint("again-", round))
-		}
-		return err
-	})
 }
 
 // reportWithoutMetrics applies a CronJob with runs of 10 seconds that the test starts, and its VPA, and stops metrics-server until the test ends.
