@@ -7,8 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-
-	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // A Step is a lasting change of the level from one day to the next: a workload that arrives, leaves, or is changed by hand.
@@ -120,7 +118,11 @@ func flattened(points []Point) []float64 {
 }
 
 func values(points []Point) []float64 {
-	return cluster.Each(points, func(p *Point) float64 { return p.Requested })
+	out := make([]float64, len(points))
+	for i := range points {
+		out[i] = points[i].Requested
+	}
+	return out
 }
 
 func differences(values []float64) []float64 {

@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -34,8 +33,13 @@ func (m Mode) String() string {
 
 // ParseMode returns the mode with a name in the API; "" is Recreate.
 func ParseMode(name string) (Mode, bool) {
-	i := slices.Index(modeNames[:], cmp.Or(name, Recreate.String()))
-	return Mode(max(i, 0)), i >= 0
+	if name == "" {
+		return Recreate, true
+	}
+	if i := slices.Index(modeNames[:], name); i >= 0 {
+		return Mode(i), true
+	}
+	return Recreate, false
 }
 
 // Modes returns all modes, in the order of how much they change.

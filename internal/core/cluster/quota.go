@@ -67,7 +67,16 @@ func TruthOf(is bool) Truth {
 	return No
 }
 
-func (t Truth) not() Truth { return [...]Truth{Unknown: Unknown, No: Yes, Yes: No}[t] }
+func (t Truth) not() Truth {
+	switch t {
+	case Yes:
+		return No
+	case No:
+		return Yes
+	default:
+		return Unknown
+	}
+}
 
 // A Standing contains the properties of a pod, other than its size, that determine which quotas count the pod, and which amounts. In
 // the zero value all properties are unknown.

@@ -46,10 +46,11 @@ func (r Resource) InUnits(amount int64) float64 { return float64(amount) / Pick(
 
 // ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
-	for _, res := range All {
-		if res.String() == name {
-			return res, true
-		}
+	switch name {
+	case "cpu":
+		return CPU, true
+	case "memory":
+		return Memory, true
 	}
 	return 0, false
 }

@@ -123,6 +123,7 @@ var ranks = map[decision.ReasonCode]int{decision.AboveRange: 1, decision.Missing
 // Compare compares the requests of the observed containers of a pod with its recommendation.
 func Compare(p *cluster.Pod, fits []policy.Fitted) Comparison {
 	var t Comparison
+	var worst, largest, memory float64
 	for i := range fits {
 		f := &fits[i]
 		if !policy.Observed(p.ObservedContainers(), f.Container) {
@@ -143,14 +144,17 @@ func Compare(p *cluster.Pod, fits []policy.Fitted) Comparison {
 			code := causeOf(f.Estimate, requests, res)
 			r := decision.Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := relative(r)
-			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > relative(t.worst)) {
+			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
 				t.worst = r
+				worst = change
 			}
-			if t.Largest.Resource == 0 || change > relative(t.Largest) {
+			if t.Largest.Resource == 0 || change > largest {
 				t.Largest = r
+				largest = change
 			}
-			if res == cluster.Memory && (t.memory.Resource == 0 || change > relative(t.memory)) {
+			if res == cluster.Memory && (t.memory.Resource == 0 || change > memory) {
 				t.memory = r
+				memory = change
 			}
 		}
 	}

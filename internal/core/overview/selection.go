@@ -48,8 +48,13 @@ type Selection struct {
 
 // Select returns a page of the rows that the query selects. A page after the last one is the last one.
 func (o *Overview) Select(q Query) Selection {
+	var found []*Row
 	text := strings.ToLower(q.Text)
-	found := slices.DeleteFunc(slices.Clone(o.Rows), func(r *Row) bool { return !q.matches(r, text) })
+	for _, row := range o.Rows {
+		if q.matches(row, text) {
+			found = append(found, row)
+		}
+	}
 	slices.SortStableFunc(found, func(a, b *Row) int { return compare(a, b, q.Order) })
 	size := max(q.Size, 1)
 	s := Selection{Total: len(found), Pages: max((len(found)+size-1)/size, 1)}

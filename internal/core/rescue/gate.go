@@ -59,7 +59,10 @@ func (b *Book) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 
 			n++
 		}
 	}
-	cluster.Put(&b.lacking, of, n)
+	if b.lacking == nil {
+		b.lacking = map[*cluster.DisruptionBudget]int32{}
+	}
+	b.lacking[of] = n
 	return n
 }
 
@@ -99,7 +102,12 @@ type Gate struct {
 }
 
 // Begin notes that this pass deletes a pod.
-func (g *Gate) Begin(p *cluster.Pod) { cluster.Put(&g.deleted, p.Workload(), p) }
+func (g *Gate) Begin(p *cluster.Pod) {
+	if g.deleted == nil {
+		g.deleted = map[cluster.Workload]*cluster.Pod{}
+	}
+	g.deleted[p.Workload()] = p
+}
 
 // End lets the pass delete a pod of the workload again.
 func (g *Gate) End(p *cluster.Pod) { delete(g.deleted, p.Workload()) }
@@ -185,7 +193,10 @@ func (g *Gate) stateOf(p *cluster.Pod, last ledger.DeletionState) state {
 		return found
 	}
 	found = g.replacementOf(p.Workload(), last, k)
-	cluster.Put(&g.replacements, k, found)
+	if g.replacements == nil {
+		g.replacements = map[key]state{}
+	}
+	g.replacements[k] = found
 	return found
 }
 

@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
@@ -393,7 +392,7 @@ func FuzzExtra(f *testing.F) {
 		c, _ := b.Checkpoint(cart, "app", noon.Add(time.Hour))
 		c.Extra, c.Updated = data, time.Unix(x.updated, 0).UTC()
 		b = newBook()
-		if err := b.Restore(cart, "app", c); err != nil && x.updated > 0 && x.updated < codec.MaxSecond {
+		if err := b.Restore(cart, "app", c); err != nil && x.updated > 0 && x.updated < maxSecond {
 			t.Fatalf("not restored: %v", err)
 		}
 		b.Track(p)
