@@ -183,21 +183,21 @@ func (h *Handler) fitted(a *cluster.Autoscaler, limits policy.Limits, p *cluster
 		boosted := policy.AdmissibleBoost(a, limits, p, s.fits, h.options.MaxCPUBoost)
 		s.noBoostBase = boosted.NoBase
 		s.boostRefused = boosted.Refusal
+		fits := withInit(boosted.Fits)
 		if !s.boostRefused.Refused() {
-			s.boostRefused = refusal(boosted.Fits)
+			s.boostRefused = refusal(fits)
 		}
 		if !s.boostRefused.Refused() {
-			s.fits = withInit(boosted.Fits)
+			s.fits = fits
 			s.originals = boosted.Originals
 			return s
 		}
 	}
+	s.fits = withInit(s.fits)
 	s.refused = refusal(s.fits)
 	if s.refused.Refused() {
 		s.fits = nil
 		s.variables = policy.Variables(a, limits, p, nil)
-	} else {
-		s.fits = withInit(s.fits)
 	}
 	return s
 }

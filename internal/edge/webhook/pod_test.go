@@ -161,6 +161,19 @@ func TestHandler_newPod_getsItsSize(t *testing.T) {
 				`/metadata/annotations/vpaObservedContainers "app"`,
 			},
 		},
+		"with an init container after a sidecar: a quota has room for the new sizes of all, and not beside the own size of the init container": {
+			autoscaler: recommending("cart", map[string]cluster.Resources{"mesh": memory(400), "first": memory(50)}),
+			options:    Options{InitContainers: true},
+			limits:     memoryLeft(mi(1000)),
+			pod: cart(`"annotations":{}`, `"initContainers":[{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"memory":"100Mi"}}},
+				{"name":"first","resources":{"requests":{"memory":"800Mi"}}}],"containers":[{"name":"app","resources":{"requests":{"memory":"100Mi"}}}]`),
+			ops: []string{
+				`/spec/initContainers/0/resources/requests/memory "400Mi"`,
+				`/spec/initContainers/1/resources/requests/memory "50Mi"`,
+				`/metadata/annotations/vpaUpdates "Pod resources updated by cart: init container 0: memory request; init container 1: memory request"`,
+				`/metadata/annotations/vpaObservedContainers "app, mesh"`,
+			},
+		},
 		"with init containers that a quota refuses with any size": {
 			autoscaler: recommending("cart", killedInit),
 			options:    Options{InitContainers: true},
