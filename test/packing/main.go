@@ -14,6 +14,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -88,9 +89,12 @@ func write(c *replay.Comparison, r Report) {
 	t.AppendHeader(table.Row{"profile", "nodes", "ratio", "random halves", "first fit", "day maximum", "short", "most of halves", "CPU saturated", "kill-free", "peaks"})
 	for i := range r.Results {
 		x := &r.Results[i]
-		percent := func(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
 		t.AppendRow(table.Row{c.Recommenders[i].Name, fmt.Sprintf("%.1f", x.Nodes), fmt.Sprintf("%.2f", x.Ratio), fmt.Sprintf("%.2f–%.2f", x.RatioFrom, x.RatioTo), fmt.Sprintf("%.1f", x.FirstFit),
 			fmt.Sprintf("%.1f", x.DayMaximum), percent(x.Short), percent(x.ShortTo), percent(x.Saturated), percent(x.KillFreeProportional), percent(x.KillFreePeaks)})
+	}
+	if len(r.Results) == 0 {
+		fmt.Println("No pod has samples after the learning days.")
+		return
 	}
 	fmt.Println(t.Render())
 	for i := range r.Results {
@@ -98,4 +102,12 @@ func write(c *replay.Comparison, r Report) {
 			fmt.Printf("%s: %s was the most above its request on %d short node-days\n", c.Recommenders[i].Name, culprit.Workload, culprit.NodeDays)
 		}
 	}
+}
+
+// percent formats a fraction; one that is not known is "–".
+func percent(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f %%", 100*v)
 }

@@ -41,7 +41,7 @@ const (
 	upperBand = 1.08
 )
 
-// packedProfile returns the rule for nodes with an amount of memory as a profile, with the minimum of the other profiles.
+// packedProfile returns packed as a profile, for nodes with an amount of allocatable memory in bytes. The minimum of a container is that of balanced.
 func packedProfile(node float64) recommend.Profile {
 	p, _ := recommend.Builtin("balanced")
 	p.Name, p.Estimator, p.OOMBudget = "packed", packed{node}, 0
@@ -74,7 +74,7 @@ type peaks struct {
 	cpu, memory hourly.Peaks
 }
 
-// amount returns the request for nodes with an amount of memory, 0 if there are no samples.
+// amount returns the request of a container, in millicores or bytes; 0 if there are no samples. node is the allocatable memory of a node, in bytes.
 func (m *peaks) amount(r cluster.Resource, node float64) int64 {
 	of := cluster.Pick(r, &m.cpu, &m.memory)
 	if of.Empty() {

@@ -22,7 +22,7 @@ const (
 	seed       = 1
 )
 
-// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; and how often each recorded pod runs. None is 0.
+// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; and how often each pod of the recording runs.
 type Shape struct {
 	CPU    float64 `json:"cpu"`
 	Memory float64 `json:"memory"`
@@ -32,8 +32,6 @@ type Shape struct {
 
 // A Result is the figures of one recommender.
 type Result struct {
-	Recommender string `json:"recommender"`
-
 	Nodes      float64 `json:"nodes"`             // placed as the scheduler does (least allocated) on as few nodes as hold the requests at the start of the day; mean over the days
 	FirstFit   float64 `json:"nodes_first_fit"`   // the largest pods first, each on the first node with room
 	DayMaximum float64 `json:"nodes_day_maximum"` // as Nodes, by the largest requests of each day
@@ -64,7 +62,7 @@ type Report struct {
 	Days    int      `json:"days"` // measured
 	Pods    int      `json:"pods"`
 	LeftOut []string `json:"left_out,omitempty"` // workloads whose peak exceeds half of a node
-	Results []Result `json:"recommenders"`       // in the order of the comparison; none if no pod was measured
+	Results []Result `json:"results"`            // one per recommender; none if no pod was measured
 }
 
 // Measure packs the pods of a comparison on nodes of a shape. Workloads whose peak exceeds half of a node are left out.
@@ -104,7 +102,7 @@ func (t *Trace) Measure(shape Shape) Report {
 			if k == 0 {
 				base = days.mean()
 			}
-			if base > 0 {
+			if base > 0 { // else no pod of this half was measured
 				r.RatioFrom, r.RatioTo = min(r.RatioFrom, days.mean()/base), max(r.RatioTo, days.mean()/base)
 			}
 			r.ShortTo = max(r.ShortTo, days.short())
@@ -117,8 +115,7 @@ func (t *Trace) result(k int, shape Shape, workloads []int) Result {
 	scheduled, fitted := t.pack(k, shape, workloads, leastAllocated, atStart), t.pack(k, shape, workloads, firstFit, atStart)
 	most := t.pack(k, shape, workloads, leastAllocated, largest)
 	r := Result{
-		Recommender: t.recommenders[k].Name,
-		Nodes:       scheduled.mean(), FirstFit: fitted.mean(), DayMaximum: most.mean(), NodeDays: scheduled.nodes,
+		Nodes: scheduled.mean(), FirstFit: fitted.mean(), DayMaximum: most.mean(), NodeDays: scheduled.nodes,
 		Short: scheduled.short(), ShortFit: fitted.short(), ShortTo: scheduled.short(),
 		Saturated: float64(scheduled.saturated) / float64(max(1, scheduled.nodes*perDay)),
 	}
@@ -143,8 +140,8 @@ const (
 	peakDays     = 14
 )
 
-// killFree returns the part of the container-days without memory usage above a limit that is known at the start of the day. A container without
-// a limit is not killed.
+// killFree returns the part of the container-days without memory usage above a limit that is known at the start of the day, NaN without samples of
+// memory. A container without a limit is not killed.
 func (t *Trace) killFree(workloads []int, limit func(w *workload, container, day int) float64) float64 {
 	free, all := 0, 0
 	for _, i := range workloads {
@@ -161,7 +158,7 @@ func (t *Trace) killFree(workloads []int, limit func(w *workload, container, day
 			}
 		}
 	}
-	return float64(free) / float64(max(1, all))
+	return float64(free) / float64(all)
 }
 
 // days is what happens on the nodes in all days.

@@ -196,6 +196,20 @@ func TestOf_workloadStartsLater_hasLearningDaysOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestMeasure_nothingKnown_isNotZero(t *testing.T) {
+	if r := Of(comparisonOf(2, machine{cpu: 1, memory: 4})).Measure(shape); r.Days != 0 || r.Results != nil {
+		t.Errorf("without a day after the learning days: %+v", r)
+	}
+	c := comparisonOf(4, machine{cpu: 1, changes: requested(0, 1, 0)})
+	for i := range c.Workloads[0].Samples {
+		c.Workloads[0].Samples[i].Has = cluster.Of(cluster.CPU)
+	}
+	r := Of(c).Measure(shape).Results[0]
+	if got := percent(r.KillFreePeaks) + percent(r.KillFreeProportional); r.Nodes != 1 || got != "––" {
+		t.Errorf("%g nodes, without samples of memory the kill-free days are %s", r.Nodes, got)
+	}
+}
+
 // The example in docs/backtest.md.
 func TestPacked_exampleOfTheDocs_isCorrect(t *testing.T) {
 	const mib = 1 << 20

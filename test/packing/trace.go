@@ -5,7 +5,6 @@ package main
 
 import (
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
@@ -19,7 +18,7 @@ const (
 
 // A Trace is the usage and the requests of the workloads of a comparison by day, in UTC. Day 0 is that of the first sample.
 type Trace struct {
-	recommenders []recommend.Profile
+	recommenders int
 	workloads    []*workload
 	from, days   int // the measured days: after the learning days, without the last, incomplete one
 }
@@ -43,7 +42,7 @@ type requests struct {
 func Of(c *replay.Comparison) *Trace {
 	origin := c.From.Unix() / daySeconds * daySeconds
 	t := &Trace{
-		recommenders: c.Recommenders,
+		recommenders: len(c.Recommenders),
 		days:         int((c.To.Unix() + interval - origin) / daySeconds),
 		workloads:    make([]*workload, len(c.Workloads)),
 	}

@@ -121,7 +121,7 @@ func (k *kubelets) read(ctx context.Context, now time.Time, n *cluster.Node, pod
 	k.retry[n.Name] = now.Add(kubeletBackoff)
 	if !k.said {
 		k.log.Warn("Cannot read usage from the kubelet of a node; runs that are too short for the Metrics API are not measured there", slog.String("node", n.Name), slog.Any("error", err),
-			slog.String("remedy", "after 401: authentication.webhook.enabled=true of the kubelets. After 403: kubectl apply -f deploy/rights/kubelet-metrics/kubelet-metrics.yaml (rights.kubeletMetrics=true in the chart). If the certificate is not trusted: serverTLSBootstrap=true of the kubelets, or --kubelet-insecure-tls. Or set --kubelet-usage=false"))
+			slog.String("remedy", "after 401, set authentication.webhook.enabled=true in the configuration of the kubelets. After 403, run kubectl apply -f deploy/rights/kubelet-metrics/kubelet-metrics.yaml (chart: rights.kubeletMetrics=true). If the certificate is not trusted, set serverTLSBootstrap=true in the configuration of the kubelets, or --kubelet-insecure-tls on podfit. Or set --kubelet-usage=false"))
 	}
 	k.said = true
 }

@@ -189,7 +189,7 @@ func TestKubelets_kubeletIsNotAccessible_warningHasTheRemedy(t *testing.T) {
 		errorText string
 		remedy    string
 	}{
-		"wrong token":                         {token: "wrong", requests: 2, errorText: "401 Unauthorized", remedy: "after 401: authentication.webhook.enabled=true of the kubelets"},
+		"wrong token":                         {token: "wrong", requests: 2, errorText: "401 Unauthorized", remedy: "after 401, set authentication.webhook.enabled=true"},
 		"no right":                            {token: "powerless", requests: 2, errorText: "403 Forbidden", remedy: "kubectl apply -f deploy/rights/kubelet-metrics/kubelet-metrics.yaml"},
 		"untrusted certificate":               {token: "right", secure: true, errorText: "certificate signed by unknown authority", remedy: "--kubelet-insecure-tls"},
 		"right token, --kubelet-insecure-tls": {token: "right", requests: 24},

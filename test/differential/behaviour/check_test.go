@@ -239,8 +239,8 @@ func (c *checker) isAwaited(w *simulated, p *replica) bool {
 	return w.StatefulSet && c.sim.minute() >= st.deletedAt+5
 }
 
-// mayBlock reports whether the controller of a StatefulSet may wait for a pod before it creates missing ones, as far as an updater knows that does
-// not see quotas: the pods with lower ordinals are ready, and it has not been for ten minutes. It serves nobody, so a quota takes no capacity away.
+// mayBlock reports whether the controller of a StatefulSet may wait for a pod before it creates missing ones: all pods with lower ordinals are ready,
+// and the pod has not been ready for ten minutes. An updater without access to quotas may evict it, because it cannot know that a quota is the cause.
 func (c *checker) mayBlock(w *simulated, p *replica) bool {
 	before := 0
 	for _, o := range w.pods {
