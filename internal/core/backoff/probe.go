@@ -46,11 +46,8 @@ func (g *Gate) HadNoEffect(w cluster.Workload) bool {
 
 // Begin records that this pass evicts the pod.
 func (g *Gate) Begin(p *cluster.Pod) {
-	if g.probes == nil {
-		g.probes = map[cluster.Workload][]*cluster.Pod{}
-	}
 	if w := p.Workload(); !slices.Contains(g.probes[w], p) {
-		g.probes[w] = append(g.probes[w], p)
+		cluster.Put(&g.probes, w, append(g.probes[w], p))
 	}
 }
 
@@ -75,16 +72,11 @@ func (g *Gate) Probing(d *decision.Decision, isFirst bool) (decision.Reason, boo
 		return r, len(probes) > 0
 	}
 	others := g.Open[w]
-	if isFirst && (others < openEvictions || g.isLongAgo(w)) {
+	_, last := g.Ledger.IneffectiveEvictions(w, g.Effective)
+	if isFirst && (others < openEvictions || g.Now.Sub(last) >= g.Delays.EvictionBackoff) {
 		others = 0
 	} else if g.Ledger.MayBeEvicted(g.Now, p) || g.Ledger.IsUnproven(p, d.With) { // it counts already
 		others--
 	}
 	return r, len(probes)+others > 0 && (d.Rescue || len(probes)+others >= openEvictions)
-}
-
-// isLongAgo reports whether no pod of a workload was evicted within the back-off after an eviction without effect.
-func (g *Gate) isLongAgo(w cluster.Workload) bool {
-	_, last := g.Ledger.IneffectiveEvictions(w, g.Effective)
-	return g.Now.Sub(last) >= g.Delays.EvictionBackoff
 }

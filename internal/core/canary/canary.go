@@ -93,12 +93,9 @@ func (g *Gate) Choose(d *decision.Decision) bool {
 	if !g.IsNeeded(d) {
 		return false
 	}
-	if g.chosen == nil {
-		g.chosen = map[cluster.Workload]*cluster.Pod{}
-	}
 	w := d.Pod.Workload()
 	if g.chosen[w] == nil {
-		g.chosen[w] = d.Pod
+		cluster.Put(&g.chosen, w, d.Pod)
 	}
 	return g.chosen[w] == d.Pod
 }

@@ -3,7 +3,11 @@
 
 package capacity
 
-import "slices"
+import (
+	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
 
 // A fit is the model of a series: a line, and a deviation for each day of the week.
 type fit struct {
@@ -33,19 +37,12 @@ func fitTo(points []Point) fit {
 		f.weekdays(recent)
 	}
 	f.line(recent)
-	residuals := make([]float64, len(recent))
-	for i := range recent {
-		residuals[i] = recent[i].Requested - f.at(recent[i].Day)
-	}
-	f.noise = spread(residuals, 0)
+	f.noise = spread(cluster.Each(recent, func(p *Point) float64 { return p.Requested - f.at(p.Day) }), 0)
 	return f
 }
 
 func (f *fit) line(points []Point) {
-	values := make([]float64, len(points))
-	for i := range points {
-		values[i] = points[i].Requested - f.season[points[i].Day.weekday()]
-	}
+	values := cluster.Each(points, func(p *Point) float64 { return p.Requested - f.season[p.Day.weekday()] })
 	slopes := make([]float64, 0, len(points)*(len(points)-1)/2)
 	for i := range points {
 		for k := i + 1; k < len(points); k++ {

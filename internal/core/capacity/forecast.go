@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Horizon is how far a forecast looks ahead at most, in days.
@@ -131,11 +133,7 @@ func (o Outlook) against(in *Input) Outlook {
 
 // lowered returns a line that is lower by an amount, but not below 0.
 func lowered(line []float64, less float64) []float64 {
-	out := make([]float64, len(line))
-	for i, v := range line {
-		out[i] = max(v-less, 0)
-	}
-	return out
+	return cluster.Each(line, func(v *float64) float64 { return max(*v-less, 0) })
 }
 
 func shortageOf(points []Point, today Day, hasCapacity bool) Shortage {

@@ -106,10 +106,7 @@ func newMeasurer(w *World) *measurer {
 		m.free[i] = n.Allocatable
 		pool := m.pools[m.names[i]]
 		if pool == nil {
-			pool = &tally{
-				Pool: Pool{Name: m.names[i]}, loads: map[cluster.Workload]*Load{},
-				gives: [2]map[cluster.Workload]bool{{}, {}}, unadvised: map[cluster.Workload]bool{},
-			}
+			pool = &tally{Pool: Pool{Name: m.names[i]}}
 			pool.Capacity, pool.WithoutLargest, pool.Requested = cluster.Amounts(0, 0), cluster.Amounts(0, 0), cluster.Amounts(0, 0)
 			m.pools[m.names[i]] = pool
 		}
@@ -167,20 +164,20 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 	load := pool.loads[key]
 	if load == nil {
 		load = &Load{Workload: key}
-		pool.loads[key] = load
+		cluster.Put(&pool.loads, key, load)
 	}
 	load.Pods++
 	load.Requests = load.Requests.Add(requests)
 	a := m.governing(key)
 	if a == nil || len(a.Advice) == 0 {
-		pool.unadvised[key] = true
+		cluster.Put(&pool.unadvised, key, true)
 		return
 	}
 	surplus := surplusOf(p, a)
 	pool.Recoverable = pool.Recoverable.Add(surplus)
 	for i, res := range cluster.All {
 		if surplus.Amount(res) > 0 {
-			pool.gives[i][key] = true
+			cluster.Put(&pool.gives[i], key, true)
 		}
 	}
 }
@@ -244,7 +241,9 @@ func (m *measurer) addPending() {
 		}
 		if p.Node == "" { // a pod that is on a node was not too large
 			requests := p.Requested()
-			candidates = slices.DeleteFunc(slices.Clone(candidates), func(a acceptor) bool { return !a.holds(requests) })
+			candidates = slices.DeleteFunc(slices.Clone(candidates), func(a acceptor) bool {
+				return !a.unknown && (requests.CPU > a.most.CPU || requests.Memory > a.most.Memory) // even if nothing else runs there
+			})
 		}
 		if len(candidates) == 0 {
 			m.unplaced.add(p)
@@ -290,11 +289,6 @@ type acceptor struct {
 	pool    string
 	most    cluster.Resources // the most that one of these nodes can hold of each resource
 	unknown bool              // what one of these nodes can hold is not known
-}
-
-// holds reports whether a node of the pool can hold a pod if nothing else runs there. More nodes of this kind would not help other pods.
-func (a *acceptor) holds(requests cluster.Resources) bool {
-	return a.unknown || requests.CPU <= a.most.CPU && requests.Memory <= a.most.Memory
 }
 
 func (m *measurer) finish() []Pool {

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // A Point is the value of one day.
@@ -64,11 +66,7 @@ func median(values []float64) float64 {
 
 // spread returns a robust estimate of the standard deviation around a centre: 1.4826 times the median of the absolute deviations.
 func spread(values []float64, centre float64) float64 {
-	deviations := make([]float64, len(values))
-	for i, v := range values {
-		deviations[i] = math.Abs(v - centre)
-	}
-	return 1.4826 * median(deviations)
+	return 1.4826 * median(cluster.Each(values, func(v *float64) float64 { return math.Abs(*v - centre) }))
 }
 
 // quantile returns a quantile of sorted values, at position p(n+1). This is at the extreme values if there are few.

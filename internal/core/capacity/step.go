@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // A Step is a lasting change of the level from one day to the next: a workload that arrives, leaves, or is changed by hand.
@@ -118,11 +120,7 @@ func flattened(points []Point) []float64 {
 }
 
 func values(points []Point) []float64 {
-	out := make([]float64, len(points))
-	for i := range points {
-		out[i] = points[i].Requested
-	}
-	return out
+	return cluster.Each(points, func(p *Point) float64 { return p.Requested })
 }
 
 func differences(values []float64) []float64 {

@@ -159,10 +159,7 @@ func (l *Log) cause(s *Situation, res cluster.Resource) Cause {
 	return Usage
 }
 
-const (
-	maxSecond = 7_258_118_400 // the year 2200
-	maxAmount = 1 << 60
-)
+const maxAmount = 1 << 60
 
 // Encode returns the stored form of a log, nil if it is empty.
 func (l *Log) Encode() []byte {
@@ -170,31 +167,21 @@ func (l *Log) Encode() []byte {
 		return nil
 	}
 	c := codec.NewEncoder(nil)
-	l.code(c)
+	l.Code(c)
 	return c.Data()
 }
 
 // Decode returns a log from its stored form; nil for none.
-func Decode(data []byte) (*Log, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	l := new(Log)
-	c := codec.NewDecoder(data)
-	l.code(c)
-	if err := c.Finish("changes of a recommendation"); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
+func Decode(data []byte) (*Log, error) { return codec.Decode[Log](data, "changes of a recommendation") }
 
-func (l *Log) code(c *codec.Coder) {
+// Code implements codec.State.
+func (l *Log) Code(c *codec.Coder) {
 	c.Version(1, 1, 1)
 	c.Uint64("checksum of the profile", &l.Settings)
 	codec.Length(c, "number of changes", &l.Changes, Most)
 	for i := range l.Changes {
 		x := &l.Changes[i]
-		codec.Uvarint(c, "time of a change", &x.At, maxSecond)
+		codec.Uvarint(c, "time of a change", &x.At, codec.MaxSecond)
 		codec.Uvarint(c, "target", &x.To, maxAmount)
 		codec.Byte(c, "resource of a change", &x.Resource, byte(cluster.Memory))
 		codec.Byte(c, "cause of a change", &x.Cause, byte(Bounds))

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -33,13 +34,8 @@ func (m Mode) String() string {
 
 // ParseMode returns the mode with a name in the API; "" is Recreate.
 func ParseMode(name string) (Mode, bool) {
-	if name == "" {
-		return Recreate, true
-	}
-	if i := slices.Index(modeNames[:], name); i >= 0 {
-		return Mode(i), true
-	}
-	return Recreate, false
+	i := slices.Index(modeNames[:], cmp.Or(name, Recreate.String()))
+	return Mode(max(i, 0)), i >= 0
 }
 
 // Modes returns all modes, in the order of how much they change.

@@ -84,10 +84,7 @@ func Gather(as []*Autoscaler, pods []*Pod, startupBoost bool) []Governed {
 			podsOf[a] = append(podsOf[a], p)
 		}
 	}
-	out := make([]Governed, 0, len(as))
-	for _, a := range as {
-		out = append(out, Governed{Autoscaler: a, Pods: podsOf[a]})
-	}
+	out := Each(as, func(a **Autoscaler) Governed { return Governed{Autoscaler: *a, Pods: podsOf[*a]} })
 	slices.SortFunc(out, func(a, b Governed) int { return a.Autoscaler.Key.Compare(b.Autoscaler.Key) })
 	return out
 }

@@ -101,17 +101,12 @@ type Toleration struct {
 
 // Tolerate reports whether all of the taints are tolerated.
 func (ts Tolerations) Tolerate(taints []Taint) bool {
-	for _, taint := range taints {
-		tolerated := false
-		for _, t := range ts {
-			tolerated = tolerated || (t.Effect == "" || t.Effect == taint.Effect) &&
-				(t.Key == "" && t.Exists || t.Key == taint.Key && (t.Exists || t.Value == taint.Value))
-		}
-		if !tolerated {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(taints, func(taint Taint) bool { return !slices.ContainsFunc(ts, taint.isToleratedBy) })
+}
+
+func (taint Taint) isToleratedBy(t Toleration) bool {
+	return (t.Effect == "" || t.Effect == taint.Effect) &&
+		(t.Key == "" && t.Exists || t.Key == taint.Key && (t.Exists || t.Value == taint.Value))
 }
 
 // A Reach identifies the nodes that may take a pod: pods with the same one may run on the same nodes.

@@ -160,6 +160,14 @@ func SetOf[T any, K comparable](all []T, of func(T) K) map[K]bool {
 	return out
 }
 
+// Put sets the value of a key in a map, which it makes first if it is nil.
+func Put[K comparable, V any](in *map[K]V, key K, value V) {
+	if *in == nil {
+		*in = map[K]V{}
+	}
+	(*in)[key] = value
+}
+
 // StartOf returns when a container of the pod was started, after a restart the last time, in Unix seconds; 0 if it does not run, or if the
 // time is not known.
 func (p *Pod) StartOf(c *Container) int64 {

@@ -67,16 +67,7 @@ func TruthOf(is bool) Truth {
 	return No
 }
 
-func (t Truth) not() Truth {
-	switch t {
-	case Yes:
-		return No
-	case No:
-		return Yes
-	default:
-		return Unknown
-	}
-}
+func (t Truth) not() Truth { return [...]Truth{Unknown: Unknown, No: Yes, Yes: No}[t] }
 
 // A Standing contains the properties of a pod, other than its size, that determine which quotas count the pod, and which amounts. In
 // the zero value all properties are unknown.

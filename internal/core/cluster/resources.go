@@ -46,11 +46,10 @@ func (r Resource) InUnits(amount int64) float64 { return float64(amount) / Pick(
 
 // ParseResource returns the resource with a Kubernetes name, and whether podfit supports it.
 func ParseResource(name string) (Resource, bool) {
-	switch name {
-	case "cpu":
-		return CPU, true
-	case "memory":
-		return Memory, true
+	for _, res := range All {
+		if res.String() == name {
+			return res, true
+		}
 	}
 	return 0, false
 }

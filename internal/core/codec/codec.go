@@ -237,6 +237,9 @@ func (c *Coder) String(name string, v *string, limit int) {
 	c.data = append(c.data, *v...)
 }
 
+// MaxSecond is the latest time that is stored, in Unix seconds: the year 2200.
+const MaxSecond = 7_258_118_400
+
 // A State is encoded and decoded as a whole. It is a pointer.
 type State interface {
 	Code(c *Coder)
@@ -249,11 +252,28 @@ func Append(b []byte, s State) ([]byte, error) {
 	return c.Data(), nil
 }
 
-// Read decodes model state. When it fails, the state does not change.
-func Read[T any, S interface {
+// A pointer is the State of a value of another type.
+type pointer[T any] interface {
 	*T
 	State
-}](data []byte, s S) error {
+}
+
+// Decode returns what was encoded, nil for no data. what names it in errors.
+func Decode[T any, S pointer[T]](data []byte, what string) (S, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	decoded := S(new(T))
+	c := NewDecoder(data)
+	decoded.Code(c)
+	if err := c.Finish(what); err != nil {
+		return nil, err
+	}
+	return decoded, nil
+}
+
+// Read decodes model state. When it fails, the state does not change.
+func Read[T any, S pointer[T]](data []byte, s S) error {
 	decoded := *s
 	c := NewDecoder(data)
 	S(&decoded).Code(c)

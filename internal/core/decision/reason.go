@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -218,26 +219,43 @@ var values = map[string]func(Reason) string{
 	"Pod":   func(r Reason) string { return capitalized(r.pod()) },
 
 	"resource":  func(r Reason) string { return wording.Name(r.Resource) },
-	"Container": Reason.subject,
-	"request":   Reason.request,
-	"target":    Reason.target,
-	"change":    Reason.change,
-	"pressure":  func(r Reason) string { return around(". Node ", r.Text, " reports memory pressure") },
-	"from":      func(r Reason) string { return quantity(cluster.Memory, r.From) },
-	"to":        func(r Reason) string { return quantity(cluster.Memory, r.To) },
+	"Container": func(r Reason) string { return cmp.Or(around("Container ", r.Container, ""), "The container") },
+	"request": func(r Reason) string { // "memory request 64Mi of container app"
+		return wording.Name(r.Resource) + " request " + quantity(r.Resource, r.From) + r.ofContainer()
+	},
+	"target": Reason.target,
+	"change": func(r Reason) string {
+		return fmt.Sprintf("the %s request%s is %s and the target is %s",
+			wording.Name(r.Resource), r.ofContainer(), quantity(r.Resource, r.From), r.target())
+	},
+	"pressure": func(r Reason) string { return around(". Node ", r.Text, " reports memory pressure") },
+	"from":     func(r Reason) string { return quantity(cluster.Memory, r.From) },
+	"to":       func(r Reason) string { return quantity(cluster.Memory, r.To) },
 
 	"have":        func(r Reason) string { return strconv.Itoa(r.Have) },
 	"want":        func(r Reason) string { return strconv.Itoa(r.Want) },
 	"live pods":   func(r Reason) string { return wording.Count(r.Have, "live pod") },
 	"wanted pods": func(r Reason) string { return wording.Count(r.Want, "pod") },
-	"actions":     Reason.actions,
-	"budgets":     Reason.budgets,
-	"culprit":     Reason.culprit,
-	"unconfirmed": Reason.unconfirmed,
+	"actions": func(r Reason) string { // the last ones, which Have counts
+		return wording.Form(r.Have, r.Text, wording.Count(r.Have, r.Text))
+	},
+	"budgets": Reason.budgets,
+	"culprit": Reason.culprit,
+	"unconfirmed": func(r Reason) string { // For is set if the API server has not answered for so long
+		if r.For > 0 {
+			return "has confirmed no change of the pod for " + Span(r.For)
+		}
+		return "did not confirm the change, so the outcome is unknown"
+	},
 
 	"until": func(r Reason) string { return timestamp(r.Until) },
-	"next":  Reason.nextAttempt,
-	"for":   func(r Reason) string { return Span(r.For) },
+	"next": func(r Reason) string {
+		if r.Until.IsZero() {
+			return ""
+		}
+		return ". The next attempt is possible after " + timestamp(r.Until)
+	},
+	"for": func(r Reason) string { return Span(r.For) },
 	"soon": func(r Reason) string {
 		if r.For < time.Second {
 			return "less than 1s"
@@ -249,28 +267,9 @@ var values = map[string]func(Reason) string{
 // cause returns the message of the kubelet or the API server without its final period.
 func (r Reason) cause() string { return strings.TrimRight(r.Text, ". \n") }
 
-// request returns the resource, the request and the container: "memory request 64Mi of container app".
-func (r Reason) request() string {
-	return wording.Name(r.Resource) + " request " + quantity(r.Resource, r.From) + r.ofContainer()
-}
-
 func (r Reason) ofContainer() string { return around(" of container ", r.Container, "") }
 
 func (r Reason) target() string { return quantity(r.Resource, r.To) }
-
-// change returns a clause with the request and the target.
-func (r Reason) change() string {
-	return fmt.Sprintf("the %s request%s is %s and the target is %s",
-		wording.Name(r.Resource), r.ofContainer(), quantity(r.Resource, r.From), r.target())
-}
-
-// subject returns the container at the beginning of a sentence.
-func (r Reason) subject() string {
-	if r.Container == "" {
-		return "The container"
-	}
-	return "Container " + r.Container
-}
 
 // pod returns the other pod that the reason is about, in a sentence.
 func (r Reason) pod() string {
@@ -278,14 +277,6 @@ func (r Reason) pod() string {
 		return "another pod"
 	}
 	return "pod " + r.Text
-}
-
-// actions returns the last actions that Have counts.
-func (r Reason) actions() string {
-	if r.Have == 1 {
-		return r.Text
-	}
-	return wording.Count(r.Have, r.Text)
 }
 
 // budgets returns why a pod is not deleted although it is OOM-killed. Want is 0 if more than one PodDisruptionBudget selects it.
@@ -304,22 +295,6 @@ func (r Reason) culprit() string {
 	}
 	return "The webhook of the admission controller was not called for it. " +
 		"Check that the webhook is registered and can be reached from the API server"
-}
-
-// unconfirmed returns what the API server did not confirm. For is set if it has not answered for so long.
-func (r Reason) unconfirmed() string {
-	if r.For > 0 {
-		return "has confirmed no change of the pod for " + Span(r.For)
-	}
-	return "did not confirm the change, so the outcome is unknown"
-}
-
-// nextAttempt returns a sentence with the time from which the next attempt is allowed, to be appended to another.
-func (r Reason) nextAttempt() string {
-	if r.Until.IsZero() {
-		return ""
-	}
-	return ". The next attempt is possible after " + timestamp(r.Until)
 }
 
 // timestamp writes a time with its date and zone: events and logs are read days later and in other time zones.

@@ -158,11 +158,8 @@ func (g *Gaps) Parts() []string {
 
 // Unknown returns a sentence for each part of the cluster that is not known, and the remarks.
 func (g *Gaps) Unknown() []string {
-	out := []string{}
-	for _, u := range slices.Concat(g.Forbidden, g.Missing) {
-		out = append(out, u.Note)
-	}
-	return append(out, g.Remarks...)
+	notes := cluster.Each(slices.Concat(g.Forbidden, g.Missing), func(u *Unread) string { return u.Note })
+	return append(notes, g.Remarks...)
 }
 
 // A Container has the facts of a pod template that show a Java virtual machine.

@@ -274,7 +274,7 @@ func TestNow_kills_countPodsAndKills(t *testing.T) {
 	}
 }
 
-func TestArrow_amounts_areComparedWithThePrecisionOfAResize(t *testing.T) {
+func TestArrows_amounts_areComparedWithThePrecisionOfAResize(t *testing.T) {
 	for _, c := range []struct {
 		from cluster.Resources
 		res  cluster.Resource
@@ -287,7 +287,7 @@ func TestArrow_amounts_areComparedWithThePrecisionOfAResize(t *testing.T) {
 		{cluster.Amounts(500, gib), cluster.Memory, gib + 5*mib, "memory 1Gi → 1029Mi"},
 		{cluster.Amounts(0, 0), cluster.CPU, 1000, "cpu 0 → 1"},
 	} {
-		if got := arrow(c.from, c.res, c.to); got != c.want {
+		if got := arrows(c.from, cluster.Resources{}.Set(c.res, c.to)); got != c.want {
 			t.Errorf("%v to %d: %q, want %q", c.from, c.to, got, c.want)
 		}
 	}

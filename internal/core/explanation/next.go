@@ -54,11 +54,8 @@ func next(in *Input) []Step {
 // unserved returns the step of the pods of a VPA whose update mode is Off. The updater does not look at them, so there are no decisions.
 func (in *Input) unserved(a *cluster.Autoscaler) Step {
 	r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
-	s := Step{Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
-	for _, p := range in.Pods {
-		s.Pods = append(s.Pods, in.nameOf(p))
-	}
-	return s
+	pods := cluster.Each(in.Pods, func(p **cluster.Pod) string { return in.nameOf(*p) })
+	return Step{Pods: pods, Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
 }
 
 // switched returns what the next pass would do with the pods if the update mode of the VPA were another.
@@ -178,18 +175,13 @@ var passing = map[string]bool{
 	decision.RoomReserved.String(): true,
 }
 
-// budgetsOf returns the PodDisruptionBudgets that select the pods.
-func (in *Input) budgetsOf() []cluster.DisruptionBudget {
-	if in.Labels == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(in.Disruption), func(b cluster.DisruptionBudget) bool { return !b.Selector.Matches(in.Labels) })
-}
-
 // pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not
 // ready may also be evicted if the budget always allows that, or if all required pods are healthy.
 func (in *Input) pdbBlocks(ready bool) string {
-	for _, b := range in.budgetsOf() {
+	for _, b := range in.Disruption {
+		if in.Labels == nil || !b.Selector.Matches(in.Labels) {
+			continue
+		}
 		allowed := b.Healthy > b.Desired
 		if !ready {
 			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy == b.Desired

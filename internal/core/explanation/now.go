@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -123,18 +124,21 @@ func (in *Input) frozenBy() string {
 
 // unjudged returns why the recommendation cannot be relied on yet, by the rule of podfit recommend; "" if it can.
 func (in *Input) unjudged() string {
-	if in.Sizing == nil || in.Lack != "" {
-		return in.Lack
-	}
-	for _, h := range in.Sizing.Histories {
-		if name := h.Container(); in.shows(name) && in.Autoscaler.AdviceFor(name) != nil {
-			e := review.StoredEvidence(in.Autoscaler, name, h, in.Now)
-			if why := e.Lacking(); why != "" {
-				return why
-			}
+	for _, h := range in.histories() {
+		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
+		if in.Autoscaler.AdviceFor(h.Container()) != nil && e.Lacking() != "" {
+			return e.Lacking()
 		}
 	}
-	return ""
+	return in.Lack
+}
+
+// histories returns the stored usage of the containers that are shown; none if it is not known.
+func (in *Input) histories() []*usage.ContainerHistory {
+	if in.Sizing == nil || in.Lack != "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(in.Sizing.Histories), func(h *usage.ContainerHistory) bool { return !in.shows(h.Container()) })
 }
 
 func (in *Input) shows(container string) bool { return in.Container == "" || in.Container == container }
@@ -193,16 +197,13 @@ func kills(in *Input) []string {
 
 // storedKills describes the OOM kills of each container in the stored usage, if no pod shows one. A pod shows only how it ended last.
 func storedKills(in *Input) (out []string) {
-	if in.Sizing == nil || in.Lack != "" {
-		return nil
-	}
-	for _, h := range in.Sizing.Histories {
+	for _, h := range in.histories() {
 		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
 		shown := slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool {
 			c := p.Container(h.Container())
 			return c != nil && c.Exit != nil && c.Exit.OOM
 		})
-		if in.shows(h.Container()) && !shown && e.Kills > 0 {
+		if !shown && e.Kills > 0 {
 			killed := review.Finding{Kind: review.Killed, Count: e.Kills, Since: e.KilledFrom}
 			out = append(out, h.Container()+" was "+killed.Text(in.Now)+": a high risk, but no running pod shows it.")
 		}
@@ -309,14 +310,8 @@ func sizes(in *Input) []string {
 			continue
 		}
 		requests, _ := d.Pod.Container(f.Container).Running()
-		var parts []string
-		for _, res := range cluster.All {
-			if to, ok := f.Requests.Get(res); ok {
-				parts = append(parts, arrow(requests, res, to))
-			}
-		}
-		if len(parts) > 0 {
-			out = append(out, f.Container+": "+strings.Join(parts, ", ")+".")
+		if text := arrows(requests, f.Requests); text != "" {
+			out = append(out, f.Container+": "+text+".")
 		}
 	}
 	return append(out, podLevel(d)...)
@@ -333,14 +328,8 @@ func podLevel(d *decision.Decision) []string {
 		name     string
 		from, to cluster.Resources
 	}{{"Pod-level requests", before.Requests, after.Requests}, {"Pod-level limits", before.Limits, after.Limits}} {
-		var parts []string
-		for _, res := range cluster.All {
-			if to, ok := of.to.Get(res); ok {
-				parts = append(parts, arrow(of.from, res, to))
-			}
-		}
-		if len(parts) > 0 {
-			out = append(out, of.name+" of all containers together: "+strings.Join(parts, ", ")+".")
+		if text := arrows(of.from, of.to); text != "" {
+			out = append(out, of.name+" of all containers together: "+text+".")
 		}
 	}
 	if d.Autoscaler == nil {
@@ -356,16 +345,23 @@ func podLevel(d *decision.Decision) []string {
 	return out
 }
 
-// arrow returns "cpu 500m → 633m".
-func arrow(from cluster.Resources, res cluster.Resource, to int64) string {
-	had, ok := from.Get(res)
-	switch {
-	case !ok:
-		return res.String() + " none → " + wording.Amount(res, to)
-	case change.Compare(res, had, to) == 0:
-		return res.String() + " stays " + wording.Amount(res, had)
+// arrows returns how amounts change, such as "cpu 500m → 633m, memory stays 1Gi".
+func arrows(from, to cluster.Resources) string {
+	var parts []string
+	for _, res := range cluster.All {
+		had, known := from.Get(res)
+		v, set := to.Get(res)
+		switch {
+		case !set:
+		case !known:
+			parts = append(parts, res.String()+" none → "+wording.Amount(res, v))
+		case change.Compare(res, had, v) == 0:
+			parts = append(parts, res.String()+" stays "+wording.Amount(res, had))
+		default:
+			parts = append(parts, res.String()+" "+wording.Amount(res, had)+" → "+wording.Amount(res, v))
+		}
 	}
-	return res.String() + " " + wording.Amount(res, had) + " → " + wording.Amount(res, to)
+	return strings.Join(parts, ", ")
 }
 
 // recorded describes the pods that the running updater left.

@@ -42,13 +42,10 @@ func value(s usage.Sample, res cluster.Resource) float64 { return cluster.Pick(r
 
 // history returns how much usage of each container is stored, of the length that the recommender keeps; nothing if that is not known.
 func history(in *Input) []string {
-	if in.Sizing == nil || in.Lack != "" {
-		return nil
-	}
 	var out []string
-	for _, h := range in.Sizing.Histories {
+	for _, h := range in.histories() {
 		e := review.StoredEvidence(in.Autoscaler, h.Container(), h, in.Now)
-		if !in.shows(h.Container()) || e.Samples == 0 {
+		if e.Samples == 0 {
 			continue
 		}
 		kept := h.Length()
@@ -85,14 +82,8 @@ func runsOf(h *usage.ContainerHistory) string {
 
 // storedRuns returns the runs that are stored, at most runs.Most of each container.
 func storedRuns(in *Input) []Run {
-	if in.Sizing == nil || in.Lack != "" {
-		return nil
-	}
 	var out []Run
-	for _, h := range in.Sizing.Histories {
-		if !in.shows(h.Container()) {
-			continue
-		}
+	for _, h := range in.histories() {
 		newest := slices.SortedFunc(slices.Values(h.Runs().All()), func(a, b runs.Run) int { return cmp.Compare(b.Started, a.Started) })
 		out = append(out, cluster.Each(newest, func(r *runs.Run) Run { return Run{*r, h.Container()} })...)
 	}
@@ -101,17 +92,12 @@ func storedRuns(in *Input) []Run {
 
 // changes returns the last changes of the recommendation, the newest first.
 func changes(in *Input) []Change {
-	if in.Sizing == nil || in.Lack != "" {
-		return nil
-	}
 	var out []Change
-	for _, h := range in.Sizing.Histories {
-		log := h.Changes()
-		if log == nil || !in.shows(h.Container()) {
-			continue
-		}
-		for i, c := range log.Changes {
-			out = append(out, Change{c, h.Container(), log.Before(i)})
+	for _, h := range in.histories() {
+		if log := h.Changes(); log != nil {
+			for i, c := range log.Changes {
+				out = append(out, Change{c, h.Container(), log.Before(i)})
+			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(b.At, a.At) })

@@ -71,9 +71,7 @@ func New(now time.Time, rules Rules, record *Record, requests []cluster.Capacity
 		now: now, rules: rules, record: record,
 		held: map[cluster.Key]*cluster.CapacityRequest{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{},
 	}
-	for i := range requests {
-		s.requests = append(s.requests, &requests[i])
-	}
+	s.requests = cluster.Each(requests, func(r *cluster.CapacityRequest) *cluster.CapacityRequest { return r })
 	for _, p := range pods {
 		if p.Placeholder && p.Live() {
 			s.requests = append(s.requests, requestOf(p))
@@ -320,7 +318,8 @@ func (s *Search) Done(step *Step) {
 func (s *Search) Refused(step *Step, r decision.Refusal) (why decision.Reason, refused bool) {
 	switch {
 	case step.Request != nil:
-		s.record.keep(s.now, step.Request)
+		uid := step.Request.UID
+		s.record.kept[uid] = keptRequest{at: s.now, n: s.record.kept[uid].n + 1}
 		return why, false
 	case r.Kind == decision.OutcomeIsUnknown:
 		s.record.Asked(s.now, step.Pod)

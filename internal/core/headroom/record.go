@@ -107,11 +107,6 @@ func (r *Record) open() map[string]int {
 	return out
 }
 
-// keep records that the API server refused to delete a request.
-func (r *Record) keep(now time.Time, request *cluster.CapacityRequest) {
-	r.kept[request.UID] = keptRequest{at: now, n: r.kept[request.UID].n + 1}
-}
-
 // isKept reports whether the deletion of a request was refused, and the next attempt is not due yet.
 func (r *Record) isKept(now time.Time, b *attempt.Delays, request *cluster.CapacityRequest) bool {
 	kept, refused := r.kept[request.UID]

@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"maps"
 	"time"
 
 	"podfit.dev/podfit/internal/core/attempt"
@@ -111,7 +110,7 @@ func (l *canaryRecords) restoreCanary(now time.Time, s *State) {
 }
 
 func (l *canaryRecords) exportCanaries(state func(cluster.Workload) *State) {
-	for w, s := range maps.All(l.canaries) {
+	for w, s := range l.canaries {
 		if s.Phase != rollout.Idle || s.Reverts > 0 {
 			state(w).Canary = &s
 		}

@@ -165,12 +165,10 @@ func withRunning(p *cluster.Pod) *cluster.Pod {
 }
 
 func requestsOf(p *cluster.Pod) []policy.Fitted {
-	out := make([]policy.Fitted, len(p.Containers))
-	for i := range p.Containers {
-		out[i].Container = p.Containers[i].Name
-		out[i].Requests, _ = p.Containers[i].Running()
-	}
-	return out
+	return cluster.Each(p.Containers, func(c *cluster.Container) policy.Fitted {
+		requests, _ := c.Running()
+		return policy.Fitted{Container: c.Name, Requests: requests}
+	})
 }
 
 // isBetween reports whether each request and limit of a pod is between those of two recommendations that differ, by a factor of two at most.

@@ -95,7 +95,12 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 			state(w).Rounds = &r
 		}
 	}
-	l.exportShortages(state)
+	for uid, short := range l.lacking {
+		ref := l.pods[uid]
+		s := state(ref.workload)
+		short.UID, short.Name, short.With = uid, ref.name, bounded(short.With)
+		s.Shortages = append(s.Shortages, short)
+	}
 	for w, a := range l.headroom.All() {
 		state(w).Capacity = &a
 	}
@@ -116,28 +121,14 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		})
 		s.Omitted = max(0, len(s.Pods)-maxPodStates)
 		s.Pods = s.Pods[:len(s.Pods)-s.Omitted]
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b State) int { return a.Workload.Compare(b.Workload) })
-	return out
-}
-
-// exportShortages adds the records of pods whose nodes are too full to the states of their workloads.
-func (l *Ledger) exportShortages(state func(cluster.Workload) *State) {
-	changed := map[*State]bool{}
-	for uid, short := range l.lacking {
-		ref := l.pods[uid]
-		s := state(ref.workload)
-		short.UID, short.Name, short.With = uid, ref.name, bounded(short.With)
-		s.Shortages = append(s.Shortages, short)
-		changed[s] = true
-	}
-	for s := range changed {
 		slices.SortFunc(s.Shortages, func(a, b ShortageState) int {
 			return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 		})
 		s.Shortages = s.Shortages[:min(len(s.Shortages), maxShortageStates)]
+		out = append(out, *s)
 	}
+	slices.SortFunc(out, func(a, b State) int { return a.Workload.Compare(b.Workload) })
+	return out
 }
 
 func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *State) {

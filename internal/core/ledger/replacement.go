@@ -85,11 +85,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	if len(l.pending) == 0 {
 		return nil
 	}
-	type count struct {
-		there, leaving, leavingEvicted int
-		created                        []time.Time
-	}
-	counts := map[cluster.Workload]count{}
+	counts := map[cluster.Workload]replacementState{}
 	as := map[cluster.Key]*cluster.Autoscaler{}
 	live := map[string]bool{}
 	for _, g := range v.Governed {
@@ -117,12 +113,12 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 	}
 	out := make([]replacementState, 0, len(l.pending))
 	for _, controller := range l.MissingReplacements() {
-		o := l.pending[controller]
-		n := counts[controller]
+		c := counts[controller]
+		c.pendingReplacements = l.pending[controller]
 		// The outcome of an eviction without an answer is known by now: a pod that lives was not evicted.
-		o.Evicted = slices.DeleteFunc(slices.Clone(o.Evicted), func(e EvictedPod) bool { return live[e.UID] })
-		c := replacementState{pendingReplacements: o, governor: as[o.Autoscaler], there: n.there, leaving: n.leaving, leavingEvicted: n.leavingEvicted, created: n.created}
-		c.wanted, c.known = v.Scales[controller].Wanted(controller, n.there)
+		c.Evicted = slices.DeleteFunc(slices.Clone(c.Evicted), func(e EvictedPod) bool { return live[e.UID] })
+		c.governor = as[c.Autoscaler]
+		c.wanted, c.known = v.Scales[controller].Wanted(controller, c.there)
 		c.none = v.Scales[controller].Gone || !c.known && v.Scales[controller].Known && c.wanted <= 0
 		out = append(out, c)
 	}
@@ -164,19 +160,11 @@ func (c *replacementState) remaining(now time.Time) pendingReplacements {
 		}
 		out.Evicted = last(c.Evicted, missing)
 		if first := out.Evicted[0].Newest; len(out.Evicted) < len(c.Evicted) {
-			out.Replaced = countAfter(c.created, first)
+			after := slices.DeleteFunc(slices.Clone(c.created), func(t time.Time) bool { return !t.After(first) })
+			out.Replaced = int32(len(after))
 		}
 	}
 	return out
-}
-
-func countAfter(times []time.Time, t time.Time) (n int32) {
-	for _, o := range times {
-		if o.After(t) {
-			n++
-		}
-	}
-	return n
 }
 
 // missingSince returns the time since which the current number of pods or more has been missing. It assumes that the last evictions

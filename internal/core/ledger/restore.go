@@ -157,7 +157,7 @@ func failingSince(last decision.RefusalKind, at, stored time.Time) time.Time {
 	return stored
 }
 
-// past returns a time, but at most now.
+// addNew adds a value unless the map has one for the key.
 func addNew[K comparable, V any](m map[K]V, key K, value V) {
 	if _, known := m[key]; !known {
 		m[key] = value

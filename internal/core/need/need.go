@@ -123,7 +123,6 @@ var ranks = map[decision.ReasonCode]int{decision.AboveRange: 1, decision.Missing
 // Compare compares the requests of the observed containers of a pod with its recommendation.
 func Compare(p *cluster.Pod, fits []policy.Fitted) Comparison {
 	var t Comparison
-	var worst, largest, memory float64
 	for i := range fits {
 		f := &fits[i]
 		if !policy.Observed(p.ObservedContainers(), f.Container) {
@@ -144,17 +143,14 @@ func Compare(p *cluster.Pod, fits []policy.Fitted) Comparison {
 			code := causeOf(f.Estimate, requests, res)
 			r := decision.Reason{Code: code, Container: f.Container, Resource: res, From: from, To: to}
 			change := relative(r)
-			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > worst) {
+			if code != decision.Fits && (ranks[code] > ranks[t.worst.Code] || ranks[code] == ranks[t.worst.Code] && change > relative(t.worst)) {
 				t.worst = r
-				worst = change
 			}
-			if t.Largest.Resource == 0 || change > largest {
+			if t.Largest.Resource == 0 || change > relative(t.Largest) {
 				t.Largest = r
-				largest = change
 			}
-			if res == cluster.Memory && (t.memory.Resource == 0 || change > memory) {
+			if res == cluster.Memory && (t.memory.Resource == 0 || change > relative(t.memory)) {
 				t.memory = r
-				memory = change
 			}
 		}
 	}

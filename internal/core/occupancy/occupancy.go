@@ -97,10 +97,7 @@ func IncreaseOf(d *decision.Decision) room.Amount { return TargetOf(d).Sub(place
 // Occupy takes the increase of a pod that is resized in this pass from the room for new pods on its node.
 func (b *Book) Occupy(d *decision.Decision) {
 	if n := b.Rooms().Nodes[d.Pod.Node]; n != nil {
-		if b.taken == nil {
-			b.taken = map[string]room.Amount{}
-		}
-		b.taken[d.Pod.UID] = IncreaseOf(d)
+		cluster.Put(&b.taken, d.Pod.UID, IncreaseOf(d))
 		n.Open = n.Open.Sub(b.taken[d.Pod.UID])
 	}
 }
@@ -135,12 +132,7 @@ func (b *Book) RequestFor(n *placement.Room) room.Request {
 }
 
 // Planned keeps the plan of a node, which reserves room for pods.
-func (b *Book) Planned(p *room.Plan) {
-	if b.plans == nil {
-		b.plans = map[string]*room.Plan{}
-	}
-	b.plans[p.Node] = p
-}
+func (b *Book) Planned(p *room.Plan) { cluster.Put(&b.plans, p.Node, p) }
 
 // PodOf describes a pod for the plan of its node. Its Target is set if it was asked to shrink, and the kubelet has not done it yet.
 func (b *Book) PodOf(p *cluster.Pod) room.Pod {

@@ -137,24 +137,16 @@ type Counts struct {
 
 // CountSince counts entries since a time.
 func CountSince(entries []Entry, since time.Time) (c Counts) {
+	byAct := map[string]*int{
+		decision.Resize.String(): &c.Resized, decision.Evict.String(): &c.Evicted, decision.Delete.String(): &c.Deleted, decision.Surge.String(): &c.Surged,
+	}
 	for i := range entries {
 		e := &entries[i]
 		if e.At.Before(since) {
 			continue
 		}
 		n := max(e.Pods, 1) * max(e.Times, 1)
-		switch e.Act {
-		case decision.Resize.String():
-			c.Resized += n
-		case decision.Evict.String():
-			c.Evicted += n
-		case decision.Delete.String():
-			c.Deleted += n
-		case decision.Surge.String():
-			c.Surged += n
-		default:
-			c.Left += n
-		}
+		*cmp.Or(byAct[e.Act], &c.Left) += n
 		if e.Reason == decision.Reverted.String() {
 			c.Reverted += n
 		}

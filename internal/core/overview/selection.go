@@ -48,13 +48,8 @@ type Selection struct {
 
 // Select returns a page of the rows that the query selects. A page after the last one is the last one.
 func (o *Overview) Select(q Query) Selection {
-	var found []*Row
 	text := strings.ToLower(q.Text)
-	for _, row := range o.Rows {
-		if q.matches(row, text) {
-			found = append(found, row)
-		}
-	}
+	found := slices.DeleteFunc(slices.Clone(o.Rows), func(r *Row) bool { return !q.matches(r, text) })
 	slices.SortStableFunc(found, func(a, b *Row) int { return compare(a, b, q.Order) })
 	size := max(q.Size, 1)
 	s := Selection{Total: len(found), Pages: max((len(found)+size-1)/size, 1)}

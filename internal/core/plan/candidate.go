@@ -338,13 +338,8 @@ func (t *candidate) tooFewIfEvicted() (decision.Reason, bool) {
 	return r, others > 0 && !t.g.Below && r.Have < r.Want
 }
 
-// tooFewReplicasInPlace lets the user waive the minimum for resizes.
-func (t *candidate) tooFewReplicasInPlace() (decision.Reason, bool) {
-	if t.b.SkipInPlace {
-		return decision.Reason{}, false
-	}
-	return t.tooFewReplicas()
-}
+// isInPlace reports whether the user waives the minimum for resizes.
+func (t *candidate) isInPlace() bool { return t.b.SkipInPlace }
 
 func (t *candidate) overBudget() (decision.Reason, bool) {
 	h := t.health()
@@ -361,13 +356,6 @@ func (t *candidate) overBudget() (decision.Reason, bool) {
 
 // hasSpent reports whether an earlier change of the pod counts in the budget of its group. Both changes together disrupt one pod.
 func (t *candidate) hasSpent() bool { return t.counter.HasSpent(t.d.Pod, t.health()) }
-
-func (t *candidate) overBudgetInPlace() (decision.Reason, bool) {
-	if t.isWaived() {
-		return decision.Reason{}, false
-	}
-	return t.overBudget()
-}
 
 // isWaived reports whether a resize needs no budget because it restarts no container: with --in-place-skip-disruption-budget, at the end
 // of a startup boost, which removes CPU that the pod had only for its start, for an OOM rescue, and if it only lowers requests.

@@ -101,9 +101,9 @@ var checks = []check{
 		return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known
 	}},
 	{gate.MinReplicas, evict | move, (*candidate).tooFewReplicas},
-	{gate.MinReplicas, rescueEvict, (*candidate).tooFewToRescue},
-	{gate.MinReplicas, resize | shrink, (*candidate).tooFewReplicasInPlace},
-	{gate.MinReplicas, rescueResize, (*candidate).tooFewToRescueInPlace},
+	{gate.MinReplicas, rescueEvict, unless((*candidate).isDown, (*candidate).tooFewReplicas)},
+	{gate.MinReplicas, resize | shrink, unless((*candidate).isInPlace, (*candidate).tooFewReplicas)},
+	{gate.MinReplicas, rescueResize, unless((*candidate).isSafeToRescue, (*candidate).tooFewReplicas)},
 	{gate.Rescue, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.InProgress(t.d.Decision, t.isFirst()) }},
 	{gate.Others, deletePod, (*candidate).budgetOfOthers},
 	{gate.Probe, deletePod, (*candidate).probing},
@@ -111,7 +111,9 @@ var checks = []check{
 	{gate.SurgeEffect, anySurge, func(t *candidate) (decision.Reason, bool) { return t.surge.Failed() }},
 	{gate.WayBack, evict | move, func(t *candidate) (decision.Reason, bool) { return t.canary.NoWayBack(t.d.Decision) }},
 	{gate.Canary, evict | move | replaceUnscheduled | anySurge | resize, func(t *candidate) (decision.Reason, bool) { return t.canary.Awaits(t.d.Decision) }},
-	{gate.HourlyShare, evict | move | replaceUnscheduled | anySurge | resize, (*candidate).overRadius},
+	{gate.HourlyShare, evict | move | replaceUnscheduled | anySurge | resize, unless((*candidate).isUnwell, func(t *candidate) (decision.Reason, bool) {
+		return t.radius.Exceeded(t.d.Pod)
+	})},
 	{gate.SurgeEffect, evict | move, func(t *candidate) (decision.Reason, bool) { return t.surge.NotReady() }},
 	{gate.Announcement, anyEviction | replaceUnscheduled, notAnnounced(decision.Evict)},
 	{gate.Announcement, anySurge, notAnnounced(decision.Surge)},
@@ -119,8 +121,18 @@ var checks = []check{
 	{gate.Announcement, deletePod, notAnnounced(decision.Delete)},
 	{gate.DeletionRefusal, deletePod, func(t *candidate) (decision.Reason, bool) { return t.rescue.Refused(t.d.Pod) }},
 	{gate.Budget, anyEviction, (*candidate).overBudget},
-	{gate.Budget, resize | rescueResize | unboost, (*candidate).overBudgetInPlace},
+	{gate.Budget, resize | rescueResize | unboost, unless((*candidate).isWaived, (*candidate).overBudget)},
 	{gate.Probe, anyEviction, (*candidate).probing},
+}
+
+// unless returns a check that does not block if a condition holds.
+func unless(holds func(*candidate) bool, blocks func(*candidate) (decision.Reason, bool)) func(*candidate) (decision.Reason, bool) {
+	return func(t *candidate) (decision.Reason, bool) {
+		if holds(t) {
+			return decision.Reason{}, false
+		}
+		return blocks(t)
+	}
 }
 
 func checksOf(k kind) iter.Seq[*check] {

@@ -62,11 +62,8 @@ func (s *pass) checkHeadroom(ds []entry) {
 func (s *pass) inTurnForCapacity(waiting []*entry) []*decision.Decision {
 	turns := s.w.Ledger.Headroom().Turns()
 	lastOf := func(d entry) time.Time { return turns.LastOf(d.Pod.Namespace, d.Pod.Workload().String()) }
-	var out []*decision.Decision
-	for _, d := range inTurn(waiting, turns.Last, func(a, b entry) int { return cmp.Or(lastOf(a).Compare(lastOf(b)), byPriority(a, b)) }) {
-		out = append(out, d.Decision)
-	}
-	return out
+	ordered := inTurn(waiting, turns.Last, func(a, b entry) int { return cmp.Or(lastOf(a).Compare(lastOf(b)), byPriority(a, b)) })
+	return cluster.Each(ordered, func(d **entry) *decision.Decision { return (*d).Decision })
 }
 
 // lacksHeadroom reports whether an eviction must wait because no node has room for the replacement, and why. Otherwise it reserves the room. A

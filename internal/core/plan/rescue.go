@@ -24,18 +24,11 @@ func (t *decider) resizeKind() kind {
 	return resize
 }
 
-func (t *candidate) tooFewToRescue() (decision.Reason, bool) {
-	if t.health().IsDown() {
-		return decision.Reason{}, false
-	}
-	return t.tooFewReplicas()
-}
+func (t *candidate) isDown() bool { return t.health().IsDown() }
 
-func (t *candidate) tooFewToRescueInPlace() (decision.Reason, bool) {
-	if t.health().IsDown() || !change.Restarts(t.d.Pod, t.d.With) {
-		return decision.Reason{}, false
-	}
-	return t.tooFewReplicasInPlace()
+// isSafeToRescue reports whether a resize that rescues the pod takes nothing out of service, or the user waives the minimum for resizes.
+func (t *candidate) isSafeToRescue() bool {
+	return t.isDown() || !change.Restarts(t.d.Pod, t.d.With) || t.isInPlace()
 }
 
 func (t *candidate) budgetOfOthers() (decision.Reason, bool) {

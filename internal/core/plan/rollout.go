@@ -4,18 +4,10 @@
 package plan
 
 import (
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rollout"
 )
-
-func (w *World) rulesOf(a *cluster.Autoscaler) rollout.Rules {
-	if r, ok := w.Rules[a.Key]; ok {
-		return r
-	}
-	return rollout.Rules{Autoscaler: a}
-}
 
 // FrozenBy returns the reason to leave the pods of an autoscaler because of a freeze, and false if there is none.
 func FrozenBy(r rollout.Rules) (decision.Reason, bool) {
@@ -27,11 +19,14 @@ func FrozenBy(r rollout.Rules) (decision.Reason, bool) {
 // soon after its start, and one whose startup boost has ended, do not wait for the delay or a window: the first does not serve, and the second has the extra CPU only for
 // its start. A canary that is not ready gets its size back at any time. Nothing is changed during a freeze.
 func (t *candidate) switchedOff() (decision.Reason, bool) {
-	rules := t.w.rulesOf(t.d.Autoscaler)
+	rules, known := t.w.Rules[t.d.Autoscaler.Key]
+	if !known {
+		rules.Autoscaler = t.d.Autoscaler
+	}
 	if r, frozen := FrozenBy(rules); frozen {
 		return r, true
 	}
-	if t.d.Wanted.Code == decision.OutOfMemory || t.d.Wanted.Code == decision.BoostOver || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
+	if t.d.Wanted.Code == decision.BoostOver || t.isUnwell() {
 		return decision.Reason{}, false
 	}
 	if until := t.d.Autoscaler.AdvisedSince.Add(t.d.Autoscaler.Rules.InitialDelay.Value); t.now.Before(until) {
@@ -58,13 +53,10 @@ func (p *Pass) canaryChanged(d *entry, certain bool) {
 	}
 }
 
-// overRadius blocks a change that would exceed the share of requests that may be changed in an hour. A pod with a container that was
-// OOM-killed does not wait, and counts.
-func (t *candidate) overRadius() (decision.Reason, bool) {
-	if t.d.Wanted.Code == decision.OutOfMemory || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod) {
-		return decision.Reason{}, false
-	}
-	return t.radius.Exceeded(t.d.Pod)
+// isUnwell reports whether the change cannot wait: a container was OOM-killed, or the pod is not ready with a size that was reverted. It counts
+// in the share of requests that may be changed in an hour.
+func (t *candidate) isUnwell() bool {
+	return t.d.Wanted.Code == decision.OutOfMemory || t.canaries.IsFailed(t.d.Autoscaler, t.d.Pod)
 }
 
 // countChange records a change that was carried out, or may have been.

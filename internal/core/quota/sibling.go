@@ -47,12 +47,7 @@ const (
 )
 
 // NoteShrinking records that a pod should only shrink.
-func (s *Siblings) NoteShrinking(p *cluster.Pod) {
-	if s.shrinking == nil {
-		s.shrinking = map[cluster.Workload]bool{}
-	}
-	s.shrinking[p.Controller] = true
-}
+func (s *Siblings) NoteShrinking(p *cluster.Pod) { cluster.Put(&s.shrinking, p.Controller, true) }
 
 // Replacement returns why an eviction must wait if the quotas cannot be read, and one of them refused a resize of a pod of the same controller
 // that grows no more. That resize is tried again after its back-off, which shows whether the quota has room by now. After such a refusal, a
@@ -134,16 +129,13 @@ func (s *Siblings) hasFreed(p *cluster.Pod, before, grows cluster.PodResources) 
 		return false
 	}
 	some := false
-	for _, of := range [...]struct{ before, now, grows cluster.Resources }{
-		{before.Requests, now.Requests, grows.Requests}, {before.Limits, now.Limits, grows.Limits},
-	} {
-		for _, res := range cluster.All {
-			more := of.grows.Amount(res)
-			if more > 0 && of.now.Amount(res)+more > of.before.Amount(res) {
-				return false
-			}
-			some = some || more > 0
+	had := amountsOf(before)
+	has := amountsOf(now)
+	for i, more := range amountsOf(grows) {
+		if more > 0 && has[i]+more > had[i] {
+			return false
 		}
+		some = some || more > 0
 	}
 	return some
 }
@@ -229,11 +221,9 @@ func isFinished(p *cluster.Pod) bool {
 func mostOf(p *cluster.Pod) cluster.PodResources {
 	var fits []policy.Fitted
 	if p.IsResizing() {
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			fits = append(fits, policy.Fitted{Container: c.Name, Requests: c.Requests, Limits: c.Limits})
-		}
-		fits = notBelow(p, fits)
+		fits = notBelow(p, cluster.Each(p.Containers, func(c *cluster.Container) policy.Fitted {
+			return policy.Fitted{Container: c.Name, Requests: c.Requests, Limits: c.Limits}
+		}))
 	}
 	own := admissible.DemandOf(policy.Limits{}, p, StandingOf(p), fits)
 	return own.Most()
@@ -242,14 +232,17 @@ func mostOf(p *cluster.Pod) cluster.PodResources {
 // covers reports whether an increase is at least as large as another one in every amount that the other one increases.
 func covers(grows, other cluster.PodResources) bool {
 	any := false
-	for _, of := range [...]struct{ grows, other cluster.Resources }{{grows.Requests, other.Requests}, {grows.Limits, other.Limits}} {
-		for _, res := range cluster.All {
-			least := of.other.Amount(res)
-			if least > 0 && of.grows.Amount(res) < least {
-				return false
-			}
-			any = any || least > 0
+	has := amountsOf(grows)
+	for i, least := range amountsOf(other) {
+		if least > 0 && has[i] < least {
+			return false
 		}
+		any = any || least > 0
 	}
 	return any
+}
+
+// amountsOf returns all amounts, 0 for those that are not set.
+func amountsOf(r cluster.PodResources) [4]int64 {
+	return [...]int64{r.Requests.CPU, r.Requests.Memory, r.Limits.CPU, r.Limits.Memory}
 }

@@ -118,8 +118,8 @@ func (v *view) firstRefusal(change func(*cluster.Quota)) admissible.Refusal {
 }
 
 func (v *view) grows() bool {
-	g := v.fitted.Growth(&v.own)
-	return g.Requests.CPU > 0 || g.Requests.Memory > 0 || g.Limits.CPU > 0 || g.Limits.Memory > 0
+	amounts := amountsOf(v.fitted.Growth(&v.own))
+	return slices.Max(amounts[:]) > 0
 }
 
 // notBelow returns fits with each amount raised to the current one.

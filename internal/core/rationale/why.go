@@ -111,10 +111,7 @@ func WhyOf(in *Sizing) []Why {
 		return nil
 	}
 	out := in.sized(in.Profile, in.Histories, in.Autoscaler)
-	usual := make([]*usage.ContainerHistory, len(in.Histories))
-	for i, h := range in.Histories {
-		usual[i] = recommend.OutsideLowHours(h)
-	}
+	usual := cluster.Each(in.Histories, func(h **usage.ContainerHistory) *usage.ContainerHistory { return recommend.OutsideLowHours(*h) })
 	outside := in.sized(in.Profile, usual, in.Autoscaler)
 	for i := range out {
 		w := &out[i]
@@ -224,8 +221,8 @@ func boundsFor(bounds []policy.Bound, res cluster.Resource) []policy.Bound {
 }
 
 func historyOf(histories []*usage.ContainerHistory, container string) *usage.ContainerHistory {
-	if i := slices.IndexFunc(histories, func(h *usage.ContainerHistory) bool { return h.Container() == container }); i >= 0 {
-		return histories[i]
+	if h := cluster.Find(histories, func(h **usage.ContainerHistory) bool { return (*h).Container() == container }); h != nil {
+		return *h
 	}
 	return nil
 }

@@ -59,10 +59,7 @@ func (b *Book) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 
 			n++
 		}
 	}
-	if b.lacking == nil {
-		b.lacking = map[*cluster.DisruptionBudget]int32{}
-	}
-	b.lacking[of] = n
+	cluster.Put(&b.lacking, of, n)
 	return n
 }
 
@@ -102,12 +99,7 @@ type Gate struct {
 }
 
 // Begin notes that this pass deletes a pod.
-func (g *Gate) Begin(p *cluster.Pod) {
-	if g.deleted == nil {
-		g.deleted = map[cluster.Workload]*cluster.Pod{}
-	}
-	g.deleted[p.Workload()] = p
-}
+func (g *Gate) Begin(p *cluster.Pod) { cluster.Put(&g.deleted, p.Workload(), p) }
 
 // End lets the pass delete a pod of the workload again.
 func (g *Gate) End(p *cluster.Pod) { delete(g.deleted, p.Workload()) }
@@ -193,10 +185,7 @@ func (g *Gate) stateOf(p *cluster.Pod, last ledger.DeletionState) state {
 		return found
 	}
 	found = g.replacementOf(p.Workload(), last, k)
-	if g.replacements == nil {
-		g.replacements = map[key]state{}
-	}
-	g.replacements[k] = found
+	cluster.Put(&g.replacements, k, found)
 	return found
 }
 

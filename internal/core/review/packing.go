@@ -57,10 +57,7 @@ func (r *Row) wanted() wanted {
 	out := wanted{requests: r.Request}
 	for i := range r.Places {
 		if p := &r.Places[i]; !p.Own.Has.Empty() {
-			if out.own == nil {
-				out.own = map[string]cluster.Resources{}
-			}
-			out.own[p.Pod] = r.requestIn(p)
+			cluster.Put(&out.own, p.Pod, r.requestIn(p))
 		}
 	}
 	return out

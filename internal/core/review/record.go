@@ -147,11 +147,8 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 // Risks describes the risks of the present requests.
 func (r *Row) Risks(now time.Time) string { return strings.Join(r.risks(now), "; ") }
 
-func (r *Row) risks(now time.Time) (parts []string) {
-	for i := range r.Findings {
-		parts = append(parts, r.Findings[i].Text(now))
-	}
-	return parts
+func (r *Row) risks(now time.Time) []string {
+	return cluster.Each(r.Findings, func(f *Finding) string { return f.Text(now) })
 }
 
 // Why returns the risks of the present requests, why there is no recommendation, and what an HPA needs. Names in it are not escaped.

@@ -191,9 +191,7 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	// the watch, because otherwise a workload that is scaled often would wait without end.
 	good, waiting := 0, 0
 	for _, p := range canaries {
-		since := s.Since
-		since = cluster.Latest(since, p.Created)
-		late := now.Sub(since) >= watch
+		late := now.Sub(cluster.Latest(s.Since, p.Created)) >= watch
 		switch {
 		case s.isOOMKilled(p):
 			return s.revert(now, OOMKilled)
@@ -219,13 +217,10 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 
 // canaries returns the live pods with the new size that were changed or created since the canary was chosen.
 func (s State) canaries(pods []*cluster.Pod) []*cluster.Pod {
-	var out []*cluster.Pod
-	for _, p := range pods {
-		if p.Live() && (p.UID == s.UID || !p.Created.Before(s.Since.Truncate(time.Second).Add(-skew))) && HasSize(p, s.After) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool {
+		isOlder := p.UID != s.UID && p.Created.Before(s.Since.Truncate(time.Second).Add(-skew))
+		return !p.Live() || isOlder || !HasSize(p, s.After)
+	})
 }
 
 // isOOMKilled reports whether a container was OOM-killed since the change. A container that was OOM-killed again and again before counts only

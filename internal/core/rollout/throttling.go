@@ -4,7 +4,6 @@
 package rollout
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -46,17 +45,12 @@ const (
 )
 
 // Text returns why throttling is not compared, as a full sentence, or "" if it is compared or need not be.
-func (c Comparison) Text() string {
-	switch c {
-	case NoPrometheus:
-		return "CPU throttling is not compared, because the updater has no address of Prometheus."
-	case NoAnswer:
-		return "CPU throttling is not compared, because Prometheus does not answer."
-	case NoData:
-		return "CPU throttling is not compared, because Prometheus has too few data of the pods."
-	case NotYetCompared, Compared, NoCPULimit:
-	}
-	return ""
+func (c Comparison) Text() string { return comparisonTexts[c] }
+
+var comparisonTexts = map[Comparison]string{
+	NoPrometheus: "CPU throttling is not compared, because the updater has no address of Prometheus.",
+	NoAnswer:     "CPU throttling is not compared, because Prometheus does not answer.",
+	NoData:       "CPU throttling is not compared, because Prometheus has too few data of the pods.",
 }
 
 // A ThrottlingQuery selects the data for the comparison of a workload.
@@ -111,13 +105,9 @@ func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*clust
 	q := ThrottlingQuery{
 		Namespace: canaries[0].Namespace, Canaries: readySince(canaries, since), Since: since, Change: s.Since, Before: min(max(watch, minBefore), maxBefore),
 	}
-	var others []*cluster.Pod
-	for _, p := range pods {
-		if p.Live() && p.Ready && p.Controller == s.Controller && !HasSize(p, s.After) {
-			others = append(others, p)
-		}
-	}
-	q.Others = readySince(others, since)
+	q.Others = readySince(slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool {
+		return !p.Live() || !p.Ready || p.Controller != s.Controller || HasSize(p, s.After)
+	}), since)
 	if s.Restarts != wasDown {
 		q.Changed = s.Pod
 	}
@@ -132,7 +122,7 @@ func readySince(pods []*cluster.Pod, since time.Time) []string {
 			names = append(names, p.Name)
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	return names[:min(len(names), MaxComparedPods)]
 }
 

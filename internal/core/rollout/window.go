@@ -20,14 +20,6 @@ const MaxWindowDuration = 31 * 24 * time.Hour
 // horizon is how many days ahead the next start of a window is searched. February 29 occurs every 4 years, or every 8 years around 2100.
 const horizon = 8*366 + 1
 
-// windowsOf returns the rules about times that apply: those of the autoscaler, else those of its namespace.
-func windowsOf(r Rules) *cluster.ChangeRules {
-	if r.Autoscaler.Rules.HasWindows() {
-		return &r.Autoscaler.Rules
-	}
-	return &r.Namespace
-}
-
 // A Closed explains why no change window is open.
 type Closed struct {
 	Until   time.Time // start of the next window; zero if there is none
@@ -37,7 +29,10 @@ type Closed struct {
 // Outside reports whether the windows of an autoscaler do not allow changes now. Windows of the autoscaler replace those of the namespace. An
 // invalid annotation allows no changes.
 func Outside(now time.Time, r Rules) (Closed, bool) {
-	rules := windowsOf(r)
+	rules := &r.Namespace
+	if r.Autoscaler.Rules.HasWindows() {
+		rules = &r.Autoscaler.Rules
+	}
 	switch {
 	case rules.WindowProblem != "":
 		return Closed{Problem: rules.WindowProblem}, true
@@ -70,13 +65,10 @@ type window struct {
 
 // Outside is the function Outside, which it calls once for each autoscaler.
 func (w *Windows) Outside(r Rules) (Closed, bool) {
-	if w.known == nil {
-		w.known = map[cluster.Key]window{}
-	}
 	of, known := w.known[r.Autoscaler.Key]
 	if !known {
 		of.closed, of.outside = Outside(w.Now, r)
-		w.known[r.Autoscaler.Key] = of
+		cluster.Put(&w.known, r.Autoscaler.Key, of)
 	}
 	return of.closed, of.outside
 }

@@ -210,10 +210,7 @@ func (l *Log) sort() {
 	l.runs = slices.Delete(l.runs, 0, max(0, len(l.runs)-Most))
 }
 
-const (
-	maxSecond = 7_258_118_400 // the year 2200
-	maxAmount = 1e14
-)
+const maxAmount = 1e14
 
 // Encode returns the stored form of a log, nil if it is empty.
 func (l *Log) Encode() []byte {
@@ -223,25 +220,15 @@ func (l *Log) Encode() []byte {
 	sorted := &Log{runs: slices.Clone(l.runs), init: l.init}
 	sorted.sort()
 	c := codec.NewEncoder(nil)
-	sorted.code(c)
+	sorted.Code(c)
 	return c.Data()
 }
 
 // Decode returns a log from its stored form; nil for none.
-func Decode(data []byte) (*Log, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	l := new(Log)
-	c := codec.NewDecoder(data)
-	l.code(c)
-	if err := c.Finish("runs of a container"); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
+func Decode(data []byte) (*Log, error) { return codec.Decode[Log](data, "runs of a container") }
 
-func (l *Log) code(c *codec.Coder) {
+// Code implements codec.State.
+func (l *Log) Code(c *codec.Coder) {
 	// Version 1 is of a Job or CronJob, as before init containers had runs.
 	version := byte(1)
 	if l.init {
@@ -252,9 +239,9 @@ func (l *Log) code(c *codec.Coder) {
 	for i := range l.runs {
 		r := &l.runs[i]
 		c.Uint64("pod of a run", &r.Pod)
-		codec.Uvarint(c, "start of a run", &r.Started, maxSecond)
+		codec.Uvarint(c, "start of a run", &r.Started, codec.MaxSecond)
 		length := r.Last - r.Started
-		codec.Uvarint(c, "length of a run", &length, maxSecond)
+		codec.Uvarint(c, "length of a run", &length, codec.MaxSecond)
 		r.Last = r.Started + length
 		c.Flags("flags of a run", &r.Ended)
 		codec.Uvarint(c, "CPU of a run", &r.CPU, maxAmount)

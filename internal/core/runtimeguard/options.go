@@ -80,17 +80,7 @@ func bytesOf(size string) (int64, bool) {
 	if size == "" {
 		return 0, false
 	}
-	shift := 0
-	switch size[len(size)-1] | 0x20 {
-	case 'k':
-		shift = 10
-	case 'm':
-		shift = 20
-	case 'g':
-		shift = 30
-	case 't':
-		shift = 40
-	}
+	shift := 10 * (strings.IndexByte("kmgt", size[len(size)-1]|0x20) + 1)
 	if shift > 0 {
 		size = size[:len(size)-1]
 	}

@@ -136,10 +136,7 @@ func (o *Observer) limit(minute int, limited bool) {
 	}
 }
 
-const (
-	maxSecond  = 7_258_118_400 // the year 2200
-	maxLimited = 1<<(Minutes+1) - 1
-)
+const maxLimited = 1<<(Minutes+1) - 1
 
 // Code encodes starts, or decodes them; they are nil if there are none. Ten starts take at most 870 bytes.
 func Code(c *codec.Coder, s **Starts) {
@@ -150,7 +147,7 @@ func Code(c *codec.Coder, s **Starts) {
 	codec.Length(c, "number of starts", &list, kept)
 	for i := range list {
 		x := &list[i]
-		codec.Uvarint(c, "time of a start", &x.ready, maxSecond)
+		codec.Uvarint(c, "time of a start", &x.ready, codec.MaxSecond)
 		codec.Uvarint(c, "minutes at the limit of a start", &x.limited, maxLimited)
 		codec.Uvarint(c, "usage of a start", &x.before, maxMillicores)
 		for minute := range x.minutes {

@@ -89,12 +89,7 @@ func (g *Gate) Replaces(d *decision.Decision, forRoom bool) bool {
 }
 
 // Begin notes that this pass begins a surge for a pod.
-func (g *Gate) Begin(p *cluster.Pod) {
-	if g.begun == nil {
-		g.begun = map[cluster.Workload]*cluster.Pod{}
-	}
-	g.begun[p.Top] = p
-}
+func (g *Gate) Begin(p *cluster.Pod) { cluster.Put(&g.begun, p.Top, p) }
 
 // End lets the pass begin a surge for another pod of the workload instead.
 func (g *Gate) End(p *cluster.Pod) {

@@ -115,7 +115,7 @@ func (v *view) lowered() Move {
 
 // raised decides while the Deployment has one replica more.
 func (v *view) raised(scaled bool) Move {
-	others, ready := v.others()
+	others, ready, completeAt := v.others()
 	complete := others == int(v.Replicas) && ready == others
 	switch {
 	case v.d.Replicas != v.Replicas+1:
@@ -134,9 +134,9 @@ func (v *view) raised(scaled bool) Move {
 		kind, text := v.cause(others, complete)
 		return v.end(TakeBack, kind, text)
 	case !v.isMarked():
-		return Move{Do: Mark, Pod: v.old, At: v.completeAt()}
+		return Move{Do: Mark, Pod: v.old, At: completeAt}
 	}
-	return Move{Pod: v.old, At: v.completeAt()}
+	return Move{Pod: v.old, At: completeAt}
 }
 
 // end returns the end of a surge whose pod lives on.
@@ -154,38 +154,27 @@ func (v *view) isLate(within time.Duration) bool {
 
 // others returns the number of other pods that the ReplicaSet counts, and of those among them that are ready for spec.minReadySeconds.
 // If all of them are ready, the ReplicaSet removes the marked pod first, whether or not that is ready. It does not count pods that
-// terminate: one on a lost node would delay the surge without end.
-func (v *view) others() (all, ready int) {
+// terminate: one on a lost node would delay the surge without end. completeAt is when all of them will have been ready for that long; zero if
+// one of them is missing or not ready.
+func (v *view) others() (all, ready int, completeAt time.Time) {
+	serving := 0
 	for _, p := range v.pods {
 		if p.UID == v.UID || !p.Live() {
 			continue
 		}
 		all++
+		if p.Serves() {
+			serving++
+			completeAt = cluster.Latest(completeAt, p.ReadySince.Add(v.d.MinReady))
+		}
 		if p.Serves() && !v.now.Before(p.ReadySince.Add(v.d.MinReady)) {
 			ready++
 		}
 	}
-	return all, ready
-}
-
-// completeAt returns when all other pods will have been ready for spec.minReadySeconds. It returns zero if one of them is missing or not ready.
-func (v *view) completeAt() time.Time {
-	var at time.Time
-	all := 0
-	for _, p := range v.pods {
-		if p.UID == v.UID || !p.Live() {
-			continue
-		}
-		all++
-		if !p.Serves() {
-			return time.Time{}
-		}
-		at = cluster.Latest(at, p.ReadySince.Add(v.d.MinReady))
+	if serving < all || all != int(v.Replicas) || !completeAt.After(v.now) {
+		return all, ready, time.Time{}
 	}
-	if all != int(v.Replicas) || !at.After(v.now) {
-		return time.Time{}
-	}
-	return at
+	return all, ready, completeAt
 }
 
 // hasOtherRevision reports whether a live pod belongs to another ReplicaSet than the pod to remove.

@@ -125,11 +125,7 @@ func (b *Store) Pending(savedBy time.Time) []Ref {
 		}
 	}
 	slices.SortFunc(pending, func(x, y due) int { return cmp.Or(cmp.Compare(x.at, y.at), x.Compare(y.Ref)) })
-	refs := make([]Ref, len(pending))
-	for i := range pending {
-		refs[i] = pending[i].Ref
-	}
-	return refs
+	return cluster.Each(pending, func(d *due) Ref { return d.Ref })
 }
 
 // Restore merges a checkpoint into the ContainerHistory of a container. Call it once per container, after Tick, Configure and Extend, and if

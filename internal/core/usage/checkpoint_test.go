@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/histogram"
 )
 
@@ -392,7 +393,7 @@ func FuzzExtra(f *testing.F) {
 		c, _ := b.Checkpoint(cart, "app", noon.Add(time.Hour))
 		c.Extra, c.Updated = data, time.Unix(x.updated, 0).UTC()
 		b = newBook()
-		if err := b.Restore(cart, "app", c); err != nil && x.updated > 0 && x.updated < maxSecond {
+		if err := b.Restore(cart, "app", c); err != nil && x.updated > 0 && x.updated < codec.MaxSecond {
 			t.Fatalf("not restored: %v", err)
 		}
 		b.Track(p)

@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"cmp"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -65,12 +66,8 @@ func (r rules) with(policy *cluster.ContainerPolicy) rules {
 	if policy == nil {
 		return r
 	}
-	if policy.MemoryInterval > 0 {
-		r.interval = policy.MemoryInterval
-	}
-	if policy.MemoryCount > 0 {
-		r.count = policy.MemoryCount
-	}
+	r.interval = cmp.Or(max(policy.MemoryInterval, 0), r.interval)
+	r.count = cmp.Or(max(policy.MemoryCount, 0), r.count)
 	if policy.OOMBumpRatio > 0 {
 		r.ratio = policy.OOMBumpRatio
 	}

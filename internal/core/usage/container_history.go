@@ -214,7 +214,7 @@ func stamp(at int64) time.Time {
 
 // nanos converts a time to Unix nanoseconds. It is not ok for times before 1970 or after 2200.
 func nanos(t time.Time) (int64, bool) {
-	if second := t.Unix(); second <= 0 || second >= maxSecond {
+	if second := t.Unix(); second <= 0 || second >= codec.MaxSecond {
 		return 0, false
 	}
 	return t.UnixNano(), true

@@ -168,7 +168,7 @@ func (w *window) code(c *codec.Coder, updated int64) {
 		case flags&(1<<i) == 0:
 		case i < firstPeak:
 			distance := seconds(*v) - updated
-			codec.Varint(c, "time of a window", &distance, 1-updated, maxSecond-updated) // the time is from 1 to maxSecond
+			codec.Varint(c, "time of a window", &distance, 1-updated, codec.MaxSecond-updated) // the time is from 1 to codec.MaxSecond
 			if c.Decoding() {
 				*v = (updated + distance) * int64(time.Second)
 			}
@@ -187,11 +187,12 @@ func (w *window) code(c *codec.Coder, updated int64) {
 func (x extra) encode() []byte {
 	x.windows = sortedWindows(x.windows[:min(len(x.windows), maxWindows)])
 	c := codec.NewEncoder(make([]byte, 0, 32+20*len(x.windows)+len(x.extension)))
-	x.code(c)
+	x.Code(c)
 	return c.Data()
 }
 
-func (x *extra) code(c *codec.Coder) {
+// Code implements codec.State.
+func (x *extra) Code(c *codec.Coder) {
 	version := byte(extraVersion)
 	switch {
 	case x.starts.Len() > 0:
@@ -200,7 +201,7 @@ func (x *extra) code(c *codec.Coder) {
 		version = extraForm
 	}
 	version = c.Version(version, extraVersion, extraStarts)
-	codec.Uvarint(c, "time of the checkpoint", &x.updated, maxSecond)
+	codec.Uvarint(c, "time of the checkpoint", &x.updated, codec.MaxSecond)
 	codeSeconds(c, "time of the first memory sample", &x.memory.first)
 	codeSeconds(c, "time of the last memory sample", &x.memory.last)
 	codec.Uvarint(c, "number of memory samples", &x.memory.count, maxCount)
@@ -228,7 +229,7 @@ func (x *extra) code(c *codec.Coder) {
 // codeSeconds encodes or decodes Unix nanoseconds in whole seconds.
 func codeSeconds(c *codec.Coder, name string, at *int64) {
 	whole := seconds(*at)
-	codec.Uvarint(c, name, &whole, maxSecond)
+	codec.Uvarint(c, name, &whole, codec.MaxSecond)
 	if c.Decoding() {
 		*at = whole * int64(time.Second)
 	}
@@ -242,22 +243,14 @@ func sortedWindows(ws []window) []window {
 
 // decodeExtra decodes what encode has written. No data is an empty extra.
 func decodeExtra(data []byte) (extra, error) {
-	if len(data) == 0 {
-		return extra{}, nil
-	}
-	var decoded extra
-	c := codec.NewDecoder(data)
-	decoded.code(c)
-	if err := c.Finish("extension data"); err != nil {
+	decoded, err := codec.Decode[extra](data, "extension data")
+	if decoded == nil {
 		return extra{}, err
 	}
-	return decoded, nil
+	return *decoded, nil
 }
 
-const (
-	maxSecond = 7_258_118_400 // the year 2200
-	maxCount  = 1 << 50
-)
+const maxCount = 1 << 50
 
 // seconds returns Unix nanoseconds in whole seconds.
 func seconds(at int64) int64 { return at / int64(time.Second) }

@@ -480,27 +480,22 @@ func (t *pod) setLive(live bool) {
 	}
 	t.live = live
 	wl := t.workload
-	if !live {
-		wl.live--
-		for i := range t.instances {
-			s := t.instances[i].series
-			s.live--
-			if s.live == 0 {
-				s.stale = wl.live > 0
-			}
-		}
-		return
+	by := int32(-1)
+	if live {
+		by = 1
 	}
-	wl.live++
-	if wl.live == 1 {
+	wl.live += by
+	if live && wl.live == 1 {
 		for _, s := range wl.series {
 			s.stale = true
 		}
 	}
 	for i := range t.instances {
 		s := t.instances[i].series
-		s.live++
-		s.stale = false
+		s.live += by
+		if live || s.live == 0 {
+			s.stale = !live && wl.live > 0
+		}
 	}
 }
 
