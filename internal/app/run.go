@@ -63,21 +63,10 @@ func (c *runConfig) Validate() error {
 // throttlingSource returns where the updater reads the CPU throttling of canaries: in the Prometheus of the recommender, if the user has
 // named one.
 func (c *runConfig) throttlingSource() *updater.PrometheusConfig {
-	out := updater.Defaults().Prometheus
 	if !c.Recommender.HasPrometheus() {
-		return &out
+		return new(updater.Defaults().Prometheus)
 	}
-	h := c.Recommender.ThrottlingSource()
-	out.Address = h.Address
-	out.Insecure = h.Insecure
-	out.Token = h.Token
-	out.TokenFile = h.TokenFile
-	out.Username = h.Username
-	out.Password = h.Password
-	out.NamespaceLabel = h.NamespaceLabel
-	out.PodLabel = h.PodLabel
-	out.ContainerLabel = h.ContainerLabel
-	return &out
+	return &updater.PrometheusConfig{Config: c.Recommender.ThrottlingSource().Config}
 }
 
 // share copies the shared flags to the three components. In a dry run, leader election and webhook registration are disabled,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"slices"
 	"time"
 
@@ -108,7 +107,7 @@ func Defaults() Config {
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
-		Prometheus: PrometheusConfig{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}, // as in the kubelet's cAdvisor
+		Prometheus: PrometheusConfig{prom.Config{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}}, // as in the kubelet's cAdvisor
 	}
 }
 
@@ -228,13 +227,7 @@ func validateShare(flag string, value float64) error {
 }
 
 // PrometheusConfig is how the CPU throttling of canaries is read from Prometheus. Without an address, it is not read.
-type PrometheusConfig struct {
-	Address                                  string
-	Insecure                                 bool
-	Token, TokenFile                         string
-	Username, Password                       string
-	NamespaceLabel, PodLabel, ContainerLabel string
-}
+type PrometheusConfig struct{ prom.Config }
 
 // flags binds the configuration to flags with the names that the recommender has for its Prometheus. "podfit run" has the flags of the
 // recommender.
@@ -254,8 +247,7 @@ func (c *PrometheusConfig) Validate() error {
 		return nil
 	}
 	var errs process.Problems
-	u, err := url.Parse(c.Address)
-	errs.AddIf(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https", "--prometheus-address must be a URL such as http://prometheus.monitoring.svc, got %q", c.Address)
+	errs.AddIf(!process.IsURL(c.Address), "--prometheus-address must be a URL such as http://prometheus.monitoring.svc, got %q", c.Address)
 	for _, l := range []struct{ flag, value string }{
 		{"container-namespace-label", c.NamespaceLabel}, {"container-pod-name-label", c.PodLabel}, {"container-name-label", c.ContainerLabel},
 	} {
@@ -266,15 +258,13 @@ func (c *PrometheusConfig) Validate() error {
 
 // newThrottling returns an observer of canaries, or nil if there is no Prometheus.
 func newThrottling(c *Config, h *process.Health, log *slog.Logger) (*throttling.Observer, error) {
-	p := &c.Prometheus
+	p := c.Prometheus.Config
 	if p.Address == "" {
 		return nil, nil
 	}
-	client, err := prom.New(prom.Config{
-		Address: p.Address, Insecure: p.Insecure, Token: p.Token, TokenFile: p.TokenFile, Username: p.Username, Password: p.Password,
-		Timeout: throttling.QueryTimeout, NamespaceLabel: p.NamespaceLabel, PodLabel: p.PodLabel, ContainerLabel: p.ContainerLabel,
-		Length: time.Hour, Resolution: time.Minute, // of histories, which are not read
-	})
+	p.Timeout = throttling.QueryTimeout
+	p.Length, p.Resolution = time.Hour, time.Minute // of histories, which are not read
+	client, err := prom.New(p)
 	if err != nil {
 		return nil, process.UsageError{Err: fmt.Errorf("--prometheus-address: %w", err)}
 	}
