@@ -21,7 +21,7 @@ import (
 const selectorLife = 10 * time.Minute
 
 type externalReader interface {
-	Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error)
+	Read(ctx context.Context, pod cluster.Key, selector labels.Selector) (metrics.Reading, error)
 }
 
 type selectorReader interface {
@@ -31,6 +31,7 @@ type selectorReader interface {
 // externalUsage reads usage from the external metrics API, for the running pods of each workload that a served VPA references.
 type externalUsage struct {
 	reader    externalReader
+	metrics   *Metrics
 	world     interface{ Snapshot() *cluster.Snapshot }
 	selectors selectorReader
 	serves    func(*cluster.Autoscaler) bool
@@ -85,7 +86,7 @@ func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selecto
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	defer func() { e.health.Active(time.Now()) }()
-	return e.reader.Samples(ctx, pod, selector)
+	return e.metrics.counted(e.reader.Read(ctx, pod, selector))
 }
 
 // selector returns the pod selector of a workload, from the cache while that is valid.
@@ -110,15 +111,4 @@ type meteredClient struct {
 // Samples returns the current usage of each container.
 func (c *meteredClient) Samples(ctx context.Context) ([]usage.Sample, error) {
 	return c.metrics.counted(c.client.Read(ctx))
-}
-
-// meteredExternal reads usage from the external metrics API and counts the requests.
-type meteredExternal struct {
-	client  *metrics.External
-	metrics *Metrics
-}
-
-// Samples returns the usage of the containers of one pod, whose workload has the selector.
-func (e *meteredExternal) Samples(ctx context.Context, pod cluster.Key, selector labels.Selector) ([]usage.Sample, error) {
-	return e.metrics.counted(e.client.Read(ctx, pod, selector))
 }

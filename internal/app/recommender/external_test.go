@@ -17,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/metrics"
 )
 
 // externalAPI is an external metrics API and the API server from which selectors are read.
@@ -27,12 +28,12 @@ type externalAPI struct {
 	selectors    []string         // workloads whose selectors were requested
 }
 
-func (e *externalAPI) Samples(_ context.Context, pod cluster.Key, _ labels.Selector) ([]usage.Sample, error) {
+func (e *externalAPI) Read(_ context.Context, pod cluster.Key, _ labels.Selector) (metrics.Reading, error) {
 	e.pods = append(e.pods, pod.Name)
 	if err := e.podErrs[pod.Name]; err != nil {
-		return nil, err
+		return metrics.Reading{}, err
 	}
-	return []usage.Sample{{Pod: pod, Container: "app"}}, nil
+	return metrics.Reading{Samples: []usage.Sample{{Pod: pod, Container: "app"}}}, nil
 }
 
 func (e *externalAPI) Selector(_ context.Context, w cluster.Workload) (labels.Selector, error) {

@@ -217,7 +217,7 @@ func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics,
 		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return func(serves func(*cluster.Autoscaler) bool) sampler {
-		return &externalUsage{reader: &meteredExternal{reader, m}, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
+		return &externalUsage{reader: reader, metrics: m, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
 	}, nil
 }
 
