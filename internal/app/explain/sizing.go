@@ -133,12 +133,8 @@ func formerOf(in *explanation.Input, stored checkpoint.Stored, scale func(cluste
 			all[w] = of
 		}
 		of.containers[key.Container] = true
-		if c.FirstSample.Before(of.first) {
-			of.first = c.FirstSample
-		}
-		if c.LastSample.After(of.last) {
-			of.last = c.LastSample
-		}
+		of.first = cluster.Earliest(of.first, c.FirstSample)
+		of.last = cluster.Latest(of.last, c.LastSample)
 	}
 	own := all[a.Target]
 	if own == nil {

@@ -427,9 +427,7 @@ func (s *source) health(state *web.State, now time.Time) {
 			state.Problems = append(state.Problems, fmt.Sprintf("podfit may no longer list %s. Those of %s UTC are shown.", f.Resource, f.LastResponse.UTC().Format("2 Jan, 15:04:05")))
 		case f.Err != nil && f.Synced:
 			failed = append(failed, f.Resource)
-			if since.IsZero() || f.FailedSince.Before(since) {
-				since = f.FailedSince
-			}
+			since = cluster.Earliest(since, f.FailedSince)
 		case f.Synced && f.IsStale(now):
 			silent = append(silent, f.Resource)
 		}

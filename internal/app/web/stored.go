@@ -89,15 +89,11 @@ type storedUsage struct {
 // newest returns when a part was last stored.
 func newest(a checkpoint.Stored) (at time.Time) {
 	for _, c := range a.Checkpoints {
-		if c.Updated.After(at) {
-			at = c.Updated
-		}
+		at = cluster.Latest(at, c.Updated)
 	}
 	for _, histories := range a.Histories {
 		for i := range histories {
-			if histories[i].Updated.After(at) {
-				at = histories[i].Updated
-			}
+			at = cluster.Latest(at, histories[i].Updated)
 		}
 	}
 	return at
@@ -130,9 +126,7 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 		case err != nil:
 			return out, err
 		}
-		if at := newest(from); at.After(out.updated) {
-			out.updated = at
-		}
+		out.updated = cluster.Latest(out.updated, newest(from))
 		now := time.Now()
 		store, _ := restore(now, catalog, in.Snapshot, byNamespace[namespace], nodes, from)
 		for _, a := range byNamespace[namespace] {

@@ -68,7 +68,7 @@ func (c chain) renewed(now time.Time, names []string, registered Registered) (ch
 		until := now.Add(leafLife)
 		isEarly := c.leaf != nil && early(c.leaf.Leaf, now)
 		if isEarly {
-			until = latest(until, c.leaf.Leaf.NotAfter)
+			until = cluster.Latest(until, c.leaf.Leaf.NotAfter)
 		}
 		if isEarly || c.fresh(now) {
 			names = append(slices.Clone(names), otherNames(c.leaf.Leaf, names)...)
@@ -117,7 +117,7 @@ func (c chain) replacedSigner(now time.Time) (chain, error) {
 	until := now.Add(caLife)
 	for _, a := range []authority{next, c.signer} {
 		if a.cert != nil && early(a.cert, now) {
-			until = latest(until, a.cert.NotAfter)
+			until = cluster.Latest(until, a.cert.NotAfter)
 			c.retire(a.cert)
 		}
 	}
@@ -150,17 +150,10 @@ func (c chain) notBefore() time.Time {
 	}
 	for _, cert := range []*x509.Certificate{c.signer.cert, c.next.cert} {
 		if cert != nil {
-			from = latest(from, cert.NotBefore)
+			from = cluster.Latest(from, cert.NotBefore)
 		}
 	}
 	return from
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // Registered is the CAs in the webhook configuration, which the API server trusts.
