@@ -160,9 +160,9 @@ func (c clientLatency) Observe(_ context.Context, verb string, u url.URL, d time
 	c.v.WithLabelValues(verb, u.Host).Observe(d.Seconds())
 }
 
-// ExecutionLatency returns the metric of the durations of the steps of a pass.
-func ExecutionLatency(namespace, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+// ExecutionLatency registers the metric of the durations of the steps of a pass.
+func ExecutionLatency(reg prometheus.Registerer, namespace, help string) *prometheus.HistogramVec {
+	return promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "execution_latency_seconds", Help: help,
 		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
@@ -222,10 +222,11 @@ type SnapshotGauge struct {
 	current atomic.Pointer[prometheus.GaugeVec]
 }
 
-// NewSnapshotGauge returns a gauge vector without values.
-func NewSnapshotGauge(options prometheus.GaugeOpts, labels ...string) *SnapshotGauge {
-	g := &SnapshotGauge{options: options, labels: labels}
+// NewSnapshotGauge registers a gauge vector without values.
+func NewSnapshotGauge(reg prometheus.Registerer, namespace, name, help string, labels ...string) *SnapshotGauge {
+	g := &SnapshotGauge{options: prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels: labels}
 	g.Publish(g.Next())
+	reg.MustRegister(g)
 	return g
 }
 

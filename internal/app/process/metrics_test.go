@@ -50,9 +50,8 @@ func TestNewRegistry_secondRegistry_firstStillCountsRequests(t *testing.T) {
 
 // TestTally_scrapeDuringPublish_seesAllValuesOfOnePass scrapes while passes publish 20 classes with the same value.
 func TestTally_scrapeDuringPublish_seesAllValuesOfOnePass(t *testing.T) {
-	gauge := NewSnapshotGauge(prometheus.GaugeOpts{Name: "pods", Help: "Number of pods."}, "vpa_size_log2")
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(gauge)
+	gauge := NewSnapshotGauge(reg, "", "pods", "Number of pods.", "vpa_size_log2")
 	publish := func(pass int) {
 		tally := NewTally(gauge)
 		for class := range maxSizeLog2 {
@@ -91,9 +90,8 @@ func TestTally_scrapeDuringPublish_seesAllValuesOfOnePass(t *testing.T) {
 }
 
 func TestTally_classNotCountedAgain_isRemoved(t *testing.T) {
-	gauge := NewSnapshotGauge(prometheus.GaugeOpts{Name: "pods", Help: "Number of pods."}, "vpa_size_log2", "update_mode")
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(gauge)
+	gauge := NewSnapshotGauge(reg, "", "pods", "Number of pods.", "vpa_size_log2", "update_mode")
 	for _, mode := range []string{"Auto", "Recreate"} {
 		tally := NewTally(gauge)
 		tally.Add("3", mode, 9)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestQuantity_text_isParsedOrRejected(t *testing.T) {
@@ -35,7 +37,7 @@ func TestQuantity_text_isParsedOrRejected(t *testing.T) {
 }
 
 func TestStopwatch_stepOfPass_updatesHealthCheck(t *testing.T) {
-	latency := ExecutionLatency("test", "")
+	latency := ExecutionLatency(prometheus.NewRegistry(), "test", "")
 	NewStopwatch(latency).Step("without health")
 	watch := NewStopwatch(latency)
 	watch.Health = NewHealth(time.Hour)

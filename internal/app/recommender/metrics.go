@@ -38,21 +38,18 @@ type Metrics struct {
 // NewMetrics registers the metrics of the recommender.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_recommender"
-	m := &Metrics{
-		objects: process.NewSnapshotGauge(prometheus.GaugeOpts{
-			Namespace: ns, Name: "vpa_objects_count", Help: "Number of VPA objects in the cluster.",
-		}, "update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
-		conditions: process.NewSnapshotGauge(prometheus.GaugeOpts{
-			Namespace: "podfit_recommender", Name: "vpas_with_condition",
-			Help: "Number of VPA objects with a condition that only podfit sets, by type and reason. Conditions that the updater sets are not counted.",
-		}, "condition", "reason"),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+	return &Metrics{
+		objects: process.NewSnapshotGauge(reg, ns, "vpa_objects_count", "Number of VPA objects in the cluster.",
+			"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
+		conditions: process.NewSnapshotGauge(reg, "podfit_recommender", "vpas_with_condition",
+			"Number of VPA objects with a condition that only podfit sets, by type and reason. Conditions that the updater sets are not counted.", "condition", "reason"),
+		latency: promauto.With(reg).NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Name: "recommendation_latency_seconds",
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
 			Buckets: []float64{1, 2, 5, 7.5, 10, 20, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300, 600, 900, 1800},
 		}),
-		execution: process.ExecutionLatency(ns, "Duration of each step of a recommender pass."),
-		aggregates: prometheus.NewGauge(prometheus.GaugeOpts{
+		execution: process.ExecutionLatency(reg, ns, "Duration of each step of a recommender pass."),
+		aggregates: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Namespace: ns, Name: "aggregate_container_states_count",
 			Help: "Number of usage histories in memory. There is one for each container of each workload.",
 		}),
@@ -65,8 +62,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		optIn: process.NewCounter(reg, "podfit_namespace_opt_in", "writes_total",
 			"Number of writes of VPAs for namespaces that opt in, by act (create, update, end, delete) and outcome (done, failed).", "act", "outcome"),
 	}
-	reg.MustRegister(m.objects, m.conditions, m.latency, m.execution, m.aggregates)
-	return m
 }
 
 // objectKey is a class of VPA objects: one combination of the labels of vpa_objects_count.

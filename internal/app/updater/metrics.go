@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/surges"
@@ -35,9 +36,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	const ns = "vpa_updater"
 	gauge := func(name, help string, labels ...string) *process.SnapshotGauge {
-		v := process.NewSnapshotGauge(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels...)
-		reg.MustRegister(v)
-		return v
+		return process.NewSnapshotGauge(reg, ns, name, help, labels...)
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return process.NewCounter(reg, ns, name, help, labels...)
@@ -59,23 +58,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		states:        updatestate.NewMetrics(reg),
 		surges:        surges.NewMetrics(reg),
-		execution:     process.ExecutionLatency(ns, "Duration of each step of an updater pass."),
+		execution:     process.ExecutionLatency(reg, ns, "Duration of each step of an updater pass."),
+		decisions:     process.NewSnapshotGauge(reg, "podfit_updater", "decisions", "Number of pods in the last pass, by decision and reason.", "act", "reason"),
+		skipped: process.NewCounter(reg, "podfit_updater", "skipped_passes_total",
+			"Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.", "reason"),
+		pending: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "podfit_updater", Name: "replacement_pending_seconds",
+			Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
+				"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
+		}, []string{"capacity"}),
 	}
-	m.decisions = process.NewSnapshotGauge(prometheus.GaugeOpts{
-		Namespace: "podfit_updater", Name: "decisions", Help: "Number of pods in the last pass, by decision and reason.",
-	}, "act", "reason")
-	m.skipped = process.NewCounter(reg, "podfit_updater", "skipped_passes_total", "Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.", "reason")
 	m.skipped.WithLabelValues(staleWatch).Add(0)
-	m.pending = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "podfit_updater", Name: "replacement_pending_seconds",
-		Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
-			"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
-		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
-	}, []string{"capacity"})
 	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
 		m.pending.WithLabelValues(capacity)
 	}
-	reg.MustRegister(m.pending, m.execution, m.decisions)
 	for _, v := range []*prometheus.CounterVec{m.evicted, m.evictFailed, m.resized, m.resizeFailed, m.infeasibleSkip} {
 		m.byAutoscaler.vectors = append(m.byAutoscaler.vectors, v.MetricVec)
 	}

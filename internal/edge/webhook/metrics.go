@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Label values: the result of a review, and the kind of its object.
@@ -51,25 +52,23 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	const namespace = "vpa_admission_controller"
 	const own = "podfit_admission_controller"
+	auto := promauto.With(r)
 	counter := func(namespace, name, help, label string, values ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
-		r.MustRegister(v)
+		v := auto.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
 		for _, value := range values {
 			v.WithLabelValues(value)
 		}
 		return v
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		v := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: own, Name: name, Help: help})
-		r.MustRegister(v)
-		return v
+		return auto.NewGauge(prometheus.GaugeOpts{Namespace: own, Name: name, Help: help})
 	}
 	pods := counter(namespace, "admission_pods_total", "Number of pods that the webhook reviewed, by whether it changed them.", "applied")
-	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	latency := auto.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "admission_latency_seconds", Help: "Duration of admission reviews.",
 		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 30, 60, 120, 300},
 	}, []string{"status", "resource"})
-	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	steps := auto.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "execution_latency_seconds", Help: "Duration of each step of an admission review.",
 		Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150, 240, 300},
 	}, []string{"step"})
@@ -82,13 +81,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	expiry := gauge("certificate_expiry_timestamp_seconds", "Unix time at which the serving certificate of the webhook expires. 0 if there is no certificate.")
 	registered := gauge("registered", "1 if the webhook configuration was correct at the last check, else 0. Always 0 with --register-webhook=false.")
 	ready := new(atomic.Pointer[replica])
-	isReady := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: own, Name: "ready", Help: "1 if the replica is ready to serve admission reviews, as reported by /readyz, else 0.",
 	}, func() float64 {
 		r := ready.Load()
 		return oneIf(r != nil && (*r).Ready() == nil)
 	})
-	r.MustRegister(latency, steps, isReady)
 	return &Metrics{
 		applied:   pods.WithLabelValues("true"),
 		untouched: pods.WithLabelValues("false"),

@@ -22,9 +22,7 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	gauge := func(name, help string, labels ...string) *process.SnapshotGauge {
-		g := process.NewSnapshotGauge(prometheus.GaugeOpts{Namespace: "podfit_capacity", Name: name, Help: help}, append([]string{"pool", "resource"}, labels...)...)
-		reg.MustRegister(g)
-		return g
+		return process.NewSnapshotGauge(reg, "podfit_capacity", name, help, append([]string{"pool", "resource"}, labels...)...)
 	}
 	return &Metrics{
 		capacity:       gauge("total", "Capacity of the schedulable nodes of a pool, in cores or bytes."),

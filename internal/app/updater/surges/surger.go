@@ -496,12 +496,10 @@ const (
 
 // NewMetrics registers the metrics of surges.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{surges: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "podfit_updater", Name: "surges_total", Help: "Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.",
-	}, []string{"result"})}
+	m := &Metrics{surges: process.NewCounter(reg, "podfit_updater", "surges_total",
+		"Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.", "result")}
 	for _, result := range []string{resultBegun, resultCompleted, resultFailed} {
 		m.surges.WithLabelValues(result).Add(0)
 	}
-	reg.MustRegister(m.surges)
 	return m
 }

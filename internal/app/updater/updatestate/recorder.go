@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/attempt"
@@ -583,17 +584,15 @@ const (
 // NewMetrics registers the metrics of storing UpdateState objects.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		available: prometheus.NewGauge(prometheus.GaugeOpts{
+		available: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Namespace: "podfit_updater", Name: "update_states_available",
 			Help: "1 if UpdateState objects can be stored, 0 if the CRD or a permission is missing, or before they are loaded.",
 		}),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "podfit_updater", Name: "update_state_writes_total", Help: "Number of writes and deletions of UpdateState objects, by result: ok or error.",
-		}, []string{"result"}),
+		writes: process.NewCounter(reg, "podfit_updater", "update_state_writes_total",
+			"Number of writes and deletions of UpdateState objects, by result: ok or error.", "result"),
 	}
 	for _, result := range []string{resultOK, resultError} {
 		m.writes.WithLabelValues(result).Add(0)
 	}
-	reg.MustRegister(m.available, m.writes)
 	return m
 }
