@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
@@ -163,12 +164,7 @@ func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, int
 		holder = defaultLeaseHolder
 	}
 	problem := "" // the last error, so that it is logged once
-	for wait := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := time.Duration(0); kube.Sleep(ctx, wait); {
 		wait = interval
 		err := renewStatus(ctx, lease, holder, max(interval, minRenewTimeout), check)
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -93,7 +94,7 @@ func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review
 	s.Notes = append(s.Notes, plan.Notes...)
 	c := newCollector(s, j.books(s))
 	c.throttling = !slices.Contains(plan.NotRecorded, survey.Throttled)
-	stop := j.showProgress(from)
+	stop := j.showProgress(ctx, from)
 	defer stop()
 	var gaps []survey.Gap
 	for part, err := range from.Read(ctx, plan) {
@@ -150,33 +151,24 @@ func missing(gaps []survey.Gap) []string {
 }
 
 // showProgress shows the progress of reading until stop is called.
-func (j *job) showProgress(from history) (stop func()) {
+func (j *job) showProgress(ctx context.Context, from history) (stop func()) {
 	bar := j.newProgress()
 	if bar == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(progressInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				bar.clear()
-				return
-			case now := <-tick.C:
-				p := from.Progress()
-				if p.Planned > 0 {
-					bar.show(float64(p.Done)/float64(p.Planned), progressText(&p, now))
-				}
+	ctx, cancel := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		for kube.Sleep(ctx, progressInterval) {
+			if p := from.Progress(); p.Planned > 0 {
+				bar.show(float64(p.Done)/float64(p.Planned), progressText(&p, time.Now()))
 			}
 		}
-	}()
+	})
 	return func() {
-		close(done)
-		<-ended
+		cancel()
+		shown.Wait()
+		bar.clear()
 	}
 }
 

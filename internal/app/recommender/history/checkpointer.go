@@ -134,10 +134,8 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 			k.log.Warn("Cannot load the stored usage history; no recommendations are made until it is loaded", slog.Any("error", err),
 				slog.String("retryAfter", wait.String()), slog.String("remedy", remedyOf(checkpointsErr)))
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Sleep(ctx, wait) {
 			return ctx.Err()
-		case <-time.After(wait):
 		}
 	}
 }

@@ -189,10 +189,8 @@ func (r *Recorder) Load(ctx context.Context) ([]ledger.State, error) {
 		if ctx.Err() == nil {
 			r.log.Warn("Cannot load the stored update states; no pods are changed until they are loaded", slog.Any("error", err), slog.String("retryAfter", wait.String()))
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Sleep(ctx, wait) {
 			return nil, ctx.Err()
-		case <-time.After(wait):
 		}
 	}
 }
