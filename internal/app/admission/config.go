@@ -86,9 +86,8 @@ func (c *Config) ValidateOwn() error {
 	errs.AddIf(c.TimeoutSeconds < 1 || c.TimeoutSeconds > 30, "--webhook-timeout-seconds must be between 1 and 30, got %d", c.TimeoutSeconds)
 	errs.AddIf(c.MinTLSVersion != "tls1_2" && c.MinTLSVersion != "tls1_3", "--min-tls-version must be tls1_2 or tls1_3, got %q", c.MinTLSVersion)
 	errs.AddIf(c.ByURL && c.WebhookAddress == "", "--register-by-url requires --webhook-address, the address at which the API server reaches the webhook")
-	if _, err := c.labels(); err != nil {
-		errs = append(errs, err)
-	}
+	_, err := c.labels()
+	errs = append(errs, err)
 	errs.AddIf(c.StatusInterval <= 0, "--status-lease-update-interval must be greater than 0, got %v", c.StatusInterval)
 	return errors.Join(errs...)
 }

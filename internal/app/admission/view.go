@@ -96,10 +96,8 @@ func (p knownProfiles) Similar(recommender string) string {
 	if !known {
 		return ""
 	}
-	for _, builtin := range recommend.Builtins() {
-		names = append(names, builtin.Name)
-	}
-	return spelling.Typo(recommender, names)
+	builtin := cluster.Each(recommend.Builtins(), func(p *recommend.Profile) string { return p.Name })
+	return spelling.Typo(recommender, append(names, builtin...))
 }
 
 // nodeTableAge is the maximum age of the table of node sizes. A review uses the watched nodes of that time ago at most, so that it does

@@ -175,10 +175,8 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 func (c *Config) Validate() error {
 	var errs process.Problems
 	errs.AddIf(formats[c.Output] == nil, "--output must be text, wide, json or html, got %q", c.Output)
-	if _, err := parseAt(c.At, time.Now()); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(append(errs, c.prometheus.Validate(), c.jobs.Updater.Validate(), c.jobs.Recommender.Validate())...)
+	_, err := parseAt(c.At, time.Now())
+	return errors.Join(append(errs, err, c.prometheus.Validate(), c.jobs.Updater.Validate(), c.jobs.Recommender.Validate())...)
 }
 
 func (c *Config) run(ctx context.Context, now time.Time, r reference, out io.Writer) error {

@@ -256,11 +256,7 @@ func (j *job) books(s *scene) []*book {
 	if len(profiles) == 0 {
 		profiles = []string{""}
 	}
-	var out []*book
-	for _, name := range profiles {
-		out = append(out, newBook(name, s))
-	}
-	return out
+	return cluster.Each(profiles, func(name *string) *book { return newBook(*name, s) })
 }
 
 func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {

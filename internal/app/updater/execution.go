@@ -386,10 +386,7 @@ func (e *execution) perform(ctx context.Context, d *decision.Decision) error {
 	if err := e.actuators.pods.Resize(gated, d.Pod, d.With); err != nil {
 		return err
 	}
-	var boosts []string // annotations of startup boosts that have ended
-	for _, c := range d.Unboost {
-		boosts = append(boosts, policy.BoostAnnotation+c)
-	}
+	boosts := cluster.Each(d.Unboost, func(c *string) string { return policy.BoostAnnotation + *c }) // that have ended
 	err = e.actuators.pods.Annotate(ctx, d.Pod, map[string]string{annotationInPlace: "true"}, boosts...)
 	switch {
 	case err == nil, errors.Is(err, kube.ErrNotFound):

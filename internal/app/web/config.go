@@ -70,9 +70,8 @@ func (c *Config) Validate() error {
 	errs.AddIf(err == nil && web.Mode(c.Auth) == web.None && !isLoopback(host) && !c.Unauthenticated, "--web-auth=none on %s would show all workloads to everyone "+
 		"who can connect; use --web-auth=token, an address such as 127.0.0.1:8945, or --web-unauthenticated if everyone may see them", c.Address)
 	errs.AddIf(web.Mode(c.Auth) != web.Token && slices.Contains(c.Hosts, "*"), "--web-hosts=* needs --web-auth=token: otherwise any web site that a viewer opens could read the page")
-	if _, err := c.prefixes(); err != nil {
-		errs = append(errs, err)
-	}
+	_, err = c.prefixes()
+	errs = append(errs, err)
 	errs = append(errs, process.CheckNamespaces("web-exclude-namespaces", c.Excluded)...)
 	return errors.Join(errs...)
 }

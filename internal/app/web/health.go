@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -83,15 +82,11 @@ func (r registrations) lease(ctx context.Context, namespace, name string) (overv
 	if err != nil {
 		return overview.Lease{Name: name}, fmt.Errorf("read lease %s/%s: %w", namespace, name, err)
 	}
-	return leaseOf(l), nil
-}
-
-func leaseOf(l *coordinationv1.Lease) overview.Lease {
 	return overview.Lease{
 		Name: l.Name, Found: true, Holder: ptr.Deref(l.Spec.HolderIdentity, ""),
 		Renewed:  ptr.Deref(l.Spec.RenewTime, metav1.MicroTime(l.CreationTimestamp)).Time,
 		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
+	}, nil
 }
 
 // lastExpiry returns when the last certificate of a bundle expires; zero if there is none that can be read.

@@ -7,8 +7,11 @@
 package grouping
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -139,12 +142,7 @@ func rolesOf(pods []*cluster.Pod, roleOf func(*cluster.Pod) string, known []stri
 			}
 		}
 	}
-	all := make([]string, 0, len(rank))
-	for role := range rank {
-		all = append(all, role)
-	}
-	slices.Sort(all)
-	slices.SortStableFunc(all, func(a, b string) int { return rank[a] - rank[b] })
+	all := slices.SortedFunc(maps.Keys(rank), func(a, b string) int { return cmp.Or(rank[a]-rank[b], strings.Compare(a, b)) })
 	all = all[:min(len(all), cluster.MaxGroups)]
 	slices.Sort(all)
 	return all

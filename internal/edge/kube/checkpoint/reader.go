@@ -105,7 +105,10 @@ func scopeOf(namespace string) string {
 // Restore adds the stored history of workloads to a store, as the recommender does at its start. targets has the workload of each VPA whose
 // checkpoints count. A checkpoint of another target is not used, because the VPA had that target before. What cannot be decoded is left out.
 func (s Stored) Restore(store *usage.Store, targets map[cluster.Key]cluster.Workload, workloads []cluster.Workload) {
-	for _, key := range slices.SortedFunc(maps.Keys(s.Checkpoints), compareKeys) {
+	byName := func(x, y Key) int {
+		return cmp.Or(x.Autoscaler.Compare(y.Autoscaler), cmp.Compare(x.Container, y.Container))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.Checkpoints), byName) {
 		stored := s.Checkpoints[key]
 		w, known := targets[key.Autoscaler]
 		if !known || !stored.Workload.IsZero() && stored.Workload != w {
@@ -123,8 +126,4 @@ func (s Stored) Restore(store *usage.Store, targets map[cluster.Key]cluster.Work
 			_ = store.Recall(w, h) // does nothing if the checkpoint already had it
 		}
 	}
-}
-
-func compareKeys(x, y Key) int {
-	return cmp.Or(x.Autoscaler.Compare(y.Autoscaler), cmp.Compare(x.Container, y.Container))
 }

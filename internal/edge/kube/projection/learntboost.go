@@ -116,13 +116,10 @@ func WithLearntBoost(list corev1.ResourceList, b cluster.LearntBoost) corev1.Res
 	if b.Starts == 0 {
 		return list
 	}
-	if list == nil {
-		list = corev1.ResourceList{}
-	}
-	list[v1alpha1.StartupBoostStarts] = *resource.NewQuantity(int64(b.Starts), resource.DecimalSI)
+	list = with(list, v1alpha1.StartupBoostStarts, *resource.NewQuantity(int64(b.Starts), resource.DecimalSI))
 	if b.Percent > 0 {
-		list[v1alpha1.StartupBoostPercent] = *resource.NewQuantity(int64(b.Percent), resource.DecimalSI)
-		list[v1alpha1.StartupBoostSeconds] = *resource.NewQuantity(int64(b.Duration/time.Second), resource.DecimalSI)
+		list = with(list, v1alpha1.StartupBoostPercent, *resource.NewQuantity(int64(b.Percent), resource.DecimalSI))
+		list = with(list, v1alpha1.StartupBoostSeconds, *resource.NewQuantity(int64(b.Duration/time.Second), resource.DecimalSI))
 	}
 	return list
 }
