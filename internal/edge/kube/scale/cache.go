@@ -121,7 +121,10 @@ func (c *Cache) Kind(gk projection.GroupKind) (Kind, error) {
 func (c *Cache) KnownKind(gk projection.GroupKind) (Kind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kinds.peek(gk)
+	if info, ok := c.kinds.served[gk]; ok || !c.kinds.loaded.IsZero() {
+		return info, nil
+	}
+	return Kind{}, ErrPending
 }
 
 // A Reading is the result of the last reads of a scale subresource.

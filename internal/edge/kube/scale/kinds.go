@@ -76,14 +76,6 @@ func (k *kinds) find(gk projection.GroupKind) (Kind, error) {
 	return Kind{}, nil
 }
 
-// peek is find for kinds of objects that may not exist: it stores nothing and triggers no discovery.
-func (k *kinds) peek(gk projection.GroupKind) (Kind, error) {
-	if info, ok := k.served[gk]; ok || !k.loaded.IsZero() {
-		return info, nil
-	}
-	return Kind{}, ErrPending
-}
-
 // A discoverer lists the API groups and resources of the API server.
 type discoverer interface {
 	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)

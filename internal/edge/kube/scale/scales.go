@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -107,25 +108,9 @@ func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind,
 // due returns the controllers to read now, the longest overdue first, and the time until the next one is due. It marks them as
 // busy and removes expired entries.
 func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
-	ready, next := s.collect(now)
-	slices.SortFunc(ready, func(a, b dueRead) int {
-		return cmp.Or(a.since.Compare(b.since), a.Workload.Compare(b.Workload))
-	})
-	out := cluster.Each(ready, func(d *dueRead) cluster.Workload { return d.Workload })
-	return out, max(next, 10*time.Millisecond)
-}
-
-// A dueRead is a controller whose scale is due to be read.
-type dueRead struct {
-	cluster.Workload
-	since time.Time
-}
-
-// collect is due without the order, so that the mutex is not held during sorting.
-func (s *scales) collect(now time.Time) (ready []dueRead, next time.Duration) {
+	ready := map[cluster.Workload]time.Time{} // since when
+	next := freshFor
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	next = freshFor
 	if len(s.entries) > 0 {
 		next = firstRetry // busy entries may be due again by then
 	}
@@ -136,12 +121,14 @@ func (s *scales) collect(now time.Time) (ready []dueRead, next time.Duration) {
 			delete(s.entries, w)
 		case !e.due.After(now):
 			e.busy = true
-			ready = append(ready, dueRead{w, e.due})
+			ready[w] = e.due
 		default:
 			next = min(next, e.due.Sub(now))
 		}
 	}
-	return ready, next
+	s.mu.Unlock() // not held during sorting
+	out := slices.SortedFunc(maps.Keys(ready), func(a, b cluster.Workload) int { return cmp.Or(ready[a].Compare(ready[b]), a.Compare(b)) })
+	return out, max(next, 10*time.Millisecond)
 }
 
 func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
@@ -172,7 +159,10 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(proj
 	}
 	fresh := !e.answered()
 	if err == nil {
-		e.learn(got, w)
+		*e = entry{
+			asked: e.asked, read: true, scale: cluster.Scale{Known: true, Replicas: got.Spec.Replicas},
+			parent: projection.ControllerOf(got.OwnerReferences, w.Namespace, nil),
+		}
 	} else {
 		if e.err == nil {
 			s.log.Warn("Reading the scale subresource failed; the last known scale is kept", slog.String("workload", w.String()), slog.Any("error", err))
@@ -185,15 +175,6 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(proj
 	if fresh {
 		changed()
 	}
-}
-
-func (e *entry) learn(got *autoscalingv1.Scale, w cluster.Workload) {
-	e.read = true
-	e.gone = false
-	e.err = nil
-	e.fails = 0
-	e.scale = cluster.Scale{Known: true, Replicas: got.Spec.Replicas}
-	e.parent = projection.ControllerOf(got.OwnerReferences, w.Namespace, nil)
 }
 
 // pause returns the time until an entry is read again: a minute, more with many entries, less after a failure, with jitter.
