@@ -26,7 +26,7 @@ type Metrics struct {
 	decisions                                         *process.SnapshotGauge
 	skipped                                           *prometheus.CounterVec
 	states                                            *updatestate.Metrics
-	surges                                            *surges.Metrics
+	surges                                            *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
 	pending                                           *prometheus.HistogramVec
 	byAutoscaler                                      autoscalerSeries
@@ -57,7 +57,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"vpa_size_log2", "vpa_name", "vpa_namespace"),
 		statusInvalid: counter("admission_controller_status_invalid_total", "Number of skipped passes because the status lease of the admission controller was not valid.", "reason"),
 		states:        updatestate.NewMetrics(reg),
-		surges:        surges.NewMetrics(reg),
+		surges:        surges.NewCounter(reg),
 		execution:     process.ExecutionLatency(reg, ns, "Duration of each step of an updater pass."),
 		decisions:     process.NewSnapshotGauge(reg, "podfit_updater", "decisions", "Number of pods in the last pass, by decision and reason.", "act", "reason"),
 		skipped: process.NewCounter(reg, "podfit_updater", "skipped_passes_total",

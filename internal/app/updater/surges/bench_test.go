@@ -47,13 +47,13 @@ type bench struct {
 	costErr     error
 	reads       int
 	writes      int
-	metrics     *Metrics
+	metrics     *prometheus.CounterVec
 	log         bytes.Buffer
 }
 
 // newBench returns a Deployment with three ready pods, which a VPA sizes.
 func newBench(t *testing.T) *bench {
-	y := &bench{t: t, now: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), metrics: NewMetrics(prometheus.NewRegistry())}
+	y := &bench{t: t, now: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), metrics: NewCounter(prometheus.NewRegistry())}
 	top := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	y.deployment = cluster.Deployment{Workload: top, UID: "d", Replicas: 3, Observed: true}
 	y.autoscalers = []*cluster.Autoscaler{{Key: cluster.Key{Namespace: "shop", Name: "web"}, Target: top}}
@@ -117,7 +117,7 @@ func (y *bench) check(replicas int32, recorded bool, result string, count float6
 	if y.deployment.Replicas != replicas || y.deployment.Recorded != recorded {
 		y.t.Errorf("%d replicas, record %+v; want %d, recorded %t", y.deployment.Replicas, y.deployment.Surge, replicas, recorded)
 	}
-	if got := testutil.ToFloat64(y.metrics.surges.WithLabelValues(result)); got != count {
+	if got := testutil.ToFloat64(y.metrics.WithLabelValues(result)); got != count {
 		y.t.Errorf("%v surges are %s, want %v", got, result, count)
 	}
 	for _, p := range y.pods {

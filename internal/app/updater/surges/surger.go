@@ -63,7 +63,7 @@ type Surger struct {
 	writer  Writer
 	pods    Annotator
 	scope   Scope
-	metrics *Metrics
+	counter *prometheus.CounterVec // of surges, by result
 	health  *process.Health
 	log     *slog.Logger
 
@@ -82,9 +82,9 @@ type Surger struct {
 }
 
 // New returns a Surger that carries out surges in the namespaces of a scope.
-func New(source Source, writer Writer, pods Annotator, scope Scope, m *Metrics, h *process.Health, log *slog.Logger) *Surger {
+func New(source Source, writer Writer, pods Annotator, scope Scope, counter *prometheus.CounterVec, h *process.Health, log *slog.Logger) *Surger {
 	return &Surger{
-		source: source, writer: writer, pods: pods, scope: scope, metrics: m, health: h, log: log,
+		source: source, writer: writer, pods: pods, scope: scope, counter: counter, health: h, log: log,
 		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]attempt.Failures{}, invalid: map[cluster.Workload]bool{},
 		dueAt: map[cluster.Workload]time.Time{}, records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
 	}
@@ -312,7 +312,7 @@ func (s *Surger) restore(ctx context.Context, d *cluster.Deployment, lost cluste
 		return err
 	}
 	s.forget(d.Workload)
-	s.metrics.surges.WithLabelValues(resultFailed).Inc()
+	s.counter.WithLabelValues(resultFailed).Inc()
 	s.log.Warn("Another client removed the record of a surge; podfit restores spec.replicas", slog.String("workload", d.Workload.String()), slog.String("pod", lost.Pod))
 	return nil
 }
@@ -370,7 +370,7 @@ func (s *Surger) Start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if err := s.setCost(ctx, p, cluster.LowestDeletionCost); err != nil {
 		s.log.Debug("Failed to set the deletion cost of a pod; the next pass tries again", slog.String("pod", p.Key.String()), slog.String("error", kube.Answer(err)))
 	}
-	s.metrics.surges.WithLabelValues(resultBegun).Inc()
+	s.counter.WithLabelValues(resultBegun).Inc()
 	return nil
 }
 
@@ -459,11 +459,11 @@ func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 	}
 	s.forget(d.Workload)
 	if move.Failed == nil {
-		s.metrics.surges.WithLabelValues(resultCompleted).Inc()
+		s.counter.WithLabelValues(resultCompleted).Inc()
 		log.Info("Completed a surge")
 		return
 	}
-	s.metrics.surges.WithLabelValues(resultFailed).Inc()
+	s.counter.WithLabelValues(resultFailed).Inc()
 	log.Warn("Ended a surge without replacing the pod; spec.replicas of the Deployment is restored", slog.String("reason", move.Failed.Text))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -482,11 +482,6 @@ func (s *Surger) reportInvalid(now time.Time, w cluster.Workload) {
 	}
 }
 
-// Metrics are the metrics of surges.
-type Metrics struct {
-	surges *prometheus.CounterVec
-}
-
 // The values of the label result.
 const (
 	resultBegun     = "begun"
@@ -494,12 +489,12 @@ const (
 	resultFailed    = "failed"
 )
 
-// NewMetrics registers the metrics of surges.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{surges: process.NewCounter(reg, "podfit_updater", "surges_total",
-		"Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.", "result")}
+// NewCounter registers the metric of surges.
+func NewCounter(reg prometheus.Registerer) *prometheus.CounterVec {
+	v := process.NewCounter(reg, "podfit_updater", "surges_total",
+		"Number of surges, by result: begun, completed or failed. The number of replicas is as before in the last two cases.", "result")
 	for _, result := range []string{resultBegun, resultCompleted, resultFailed} {
-		m.surges.WithLabelValues(result).Add(0)
+		v.WithLabelValues(result).Add(0)
 	}
-	return m
+	return v
 }

@@ -243,7 +243,7 @@ func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testin
 		y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "a", Name: fmt.Sprint("web-", i)})
 	}
 	y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
-	s := New(y, y, nil, everywhere{}, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	s := New(y, y, nil, everywhere{}, NewCounter(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	now := time.Now()
 	for range 300 { // early passes
 		s.Advance(t.Context(), now)
