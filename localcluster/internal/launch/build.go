@@ -182,7 +182,8 @@ func (b *Builder) find(a Artifact) (target string, built bool, err error) {
 	return target, true, b.link(a.Name, target)
 }
 
-// build builds an executable, unless another process builds it first. packages is the number of packages to compile.
+// build builds an executable, unless another process builds it first. packages is the number of packages to compile. If the sources change
+// during the build, e.g. by a checkout, it builds again: nobody knows which of them the executable has.
 func (b *Builder) build(ctx context.Context, a Artifact, packages int) error {
 	err := os.MkdirAll(b.Cache, 0o755)
 	if err != nil {
@@ -193,16 +194,28 @@ func (b *Builder) build(ctx context.Context, a Artifact, packages int) error {
 		return err
 	}
 	defer unlock()
-	target, built, err := b.find(a)
-	if err != nil || built {
-		return err
+	for range 3 {
+		target, built, err := b.find(a)
+		if err != nil || built {
+			return err
+		}
+		fresh := target + ".fresh"
+		if err := b.compile(ctx, a, fresh, packages); err != nil {
+			return fmt.Errorf("build %s: %w", a.Name, err)
+		}
+		if present, _, err := b.find(a); err != nil {
+			return err
+		} else if present == target { // so the executable is of these sources
+			if err := os.Rename(fresh, target); err != nil {
+				return err
+			}
+			b.tidy(a.Name, target)
+			return b.link(a.Name, target)
+		}
+		fmt.Fprintf(b.Out, "build %s: the sources changed during the build\n", a.Name)
+		os.Remove(fresh)
 	}
-	err = b.compile(ctx, a, target, packages)
-	if err != nil {
-		return fmt.Errorf("build %s: %w", a.Name, err)
-	}
-	b.tidy(a.Name, target)
-	return b.link(a.Name, target)
+	return fmt.Errorf("build %s: the sources changed during each of 3 builds; build again when they rest", a.Name)
 }
 
 // tidy removes executables of that name that were not requested for a day. A running cluster may need a younger one to

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -73,6 +74,55 @@ func TestBuilder_BuildAll_announcesOnlyWhatIsMissing(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("nothing to build, but it prints:\n%s", &out)
 	}
+}
+
+// BuildAll kept an executable of other sources for the sources that it had found before the build, so that a cluster ran with kubelets of another
+// commit until its sources changed.
+func TestBuilder_sourcesChangeDuringTheBuild_buildsAgain(t *testing.T) {
+	module := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := func(text string) string { return "package main\n\nfunc main() { print(\"" + text + "\") }\n" }
+	write("go.mod", "module example.com/tool\n\ngo 1.26\n")
+	write("main.go", program("first"))
+	builds, changes := 0, 1
+	b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: writer(func(text string) {
+		if text == "build tool: started\n" {
+			if builds++; builds <= changes {
+				write("main.go", program(fmt.Sprintf("change %d of %d", builds, changes)))
+			}
+		}
+	})}
+	a := Artifact{Name: "tool", Contents: "an example", Dir: ".", Package: ".", Sources: []string{"go.mod", "main.go"}}
+	b.mustBuild(t, a)
+	if got, err := exec.Command(filepath.Join(b.Cache, "tool")).CombinedOutput(); builds != 2 || string(got) != "change 1 of 1" || err != nil {
+		t.Errorf("got %q, %v after %d builds, want the executable of the changed sources after 2", got, err, builds)
+	}
+	write("main.go", program("first"))
+	builds, changes = 0, 0
+	b.mustBuild(t, a)
+	if got, err := exec.Command(filepath.Join(b.Cache, "tool")).CombinedOutput(); builds != 1 || string(got) != "first" || err != nil {
+		t.Errorf("of the first sources: got %q, %v after %d builds, want first after 1", got, err, builds)
+	}
+	builds, changes = 0, 5
+	write("main.go", program("second"))
+	if _, err := b.BuildAll(t.Context(), a); err == nil || !strings.Contains(err.Error(), "the sources changed during each of 3 builds") {
+		t.Errorf("the sources change during every build: got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.Cache, "*.fresh*")); len(left) > 0 {
+		t.Errorf("builds left %v", left)
+	}
+}
+
+type writer func(text string)
+
+func (w writer) Write(text []byte) (int, error) {
+	w(string(text))
+	return len(text), nil
 }
 
 // Exported executables run on machines without Go, so they are static and have no paths of the folder that they are built in.
