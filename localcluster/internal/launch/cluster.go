@@ -114,6 +114,8 @@ type Info struct {
 	CAKey            string    `json:"caKey"`
 	ServingCert      string    `json:"servingCert"` // for 127.0.0.1 and localhost, signed by the CA
 	ServingKey       string    `json:"servingKey"`
+	ClientCert       string    `json:"clientCert"` // of an administrator, for the kubelets
+	ClientKey        string    `json:"clientKey"`
 	Ports            Ports     `json:"ports"`
 	Nodes            []string  `json:"nodes"`
 	Speed            float64   `json:"speed"`
@@ -371,6 +373,8 @@ func (c *Cluster) makeIdentities() error {
 	c.Info.CAKey = ca.KeyFile
 	c.Info.ServingCert = c.path("pki", "serving.crt")
 	c.Info.ServingKey = c.path("pki", "serving.key")
+	c.Info.ClientCert = c.path("pki", "apiserver-kubelet-client.crt")
+	c.Info.ClientKey = c.path("pki", "apiserver-kubelet-client.key")
 	c.Info.Kubeconfig = c.path("admin.kubeconfig")
 
 	users := map[string][]string{ // by file name: user, groups
@@ -431,7 +435,7 @@ func (c *Cluster) describeNodes() error {
 	text, err := json.MarshalIndent(m{
 		"nodes": nodes, "cores": c.options.NodeCPU, "memory": c.options.NodeMemory,
 		"clock": m{"epoch": c.Info.Epoch, "speed": c.options.Speed}, "scenario": scenario,
-		"servingCert": c.Info.ServingCert, "servingKey": c.Info.ServingKey,
+		"servingCert": c.Info.ServingCert, "servingKey": c.Info.ServingKey, "clientCA": c.Info.CA,
 		"crashLoopMax": c.options.CrashLoopMax.String(), "cpuManager": c.options.CPUManager,
 		"memoryManager": c.options.MemoryManager, "controlPort": c.Info.Ports.Nodes,
 	}, "", "  ")
@@ -474,8 +478,8 @@ func (c *Cluster) describeParts(controlplane, metricsserver string) {
 		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", // the API server refuses to advertise 127.0.0.1
 		"--service-cluster-ip-range=10.0.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged",
 		"--tls-cert-file=" + c.Info.ServingCert, "--tls-private-key-file=" + c.Info.ServingKey, "--client-ca-file=" + c.Info.CA,
-		"--kubelet-certificate-authority=" + c.Info.CA, "--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
-		"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-certificate-authority=" + c.Info.CA, "--kubelet-client-certificate=" + c.Info.ClientCert,
+		"--kubelet-client-key=" + c.Info.ClientKey, "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + pki("service-accounts.key"),
 		"--service-account-signing-key-file=" + pki("service-accounts.key"),
 		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",

@@ -20,7 +20,8 @@ func (c *Cluster) describePrometheus(executable string) error {
 	}
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: %[1]s, scrape_timeout: %[1]s}\nstorage: {tsdb: {out_of_order_time_window: 60d}}\nscrape_configs:\n", c.options.MetricResolution)
-	fmt.Fprintf(&config, "- job_name: kubernetes-cadvisor\n  scheme: https\n  metrics_path: /metrics/cadvisor\n  tls_config: {ca_file: %q}\n  static_configs:\n", c.Info.CA)
+	fmt.Fprintf(&config, "- job_name: kubernetes-cadvisor\n  scheme: https\n  metrics_path: /metrics/cadvisor\n  tls_config: {ca_file: %q, cert_file: %q, key_file: %q}\n  static_configs:\n",
+		c.Info.CA, c.Info.ClientCert, c.Info.ClientKey)
 	for i, node := range c.Info.Nodes {
 		fmt.Fprintf(&config, "  - targets: ['127.0.0.1:%d']\n    labels: {instance: %[2]q, node: %[2]q}\n", c.Info.Ports.Kubelets[i], node)
 	}

@@ -14,6 +14,7 @@ import (
 	noop "go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -75,14 +76,21 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 	if err != nil {
 		return err
 	}
+	auth, reloadCA, err := kubeletapp.BuildAuth(types.NodeName(n.Name), client, *settings)
+	if err != nil {
+		return fmt.Errorf("authenticate clients: %w", err)
+	}
+	reloadCA(ctx.Done())
 	deps := &kubelet.Dependencies{
-		KubeClient: client, EventClient: client.CoreV1(), HeartbeatClient: heartbeatClient,
+		Auth: auth, KubeClient: client, EventClient: client.CoreV1(), HeartbeatClient: heartbeatClient,
 		RemoteRuntimeService: r, RemoteImageService: engine.NewImages(), CAdvisorInterface: observer{r, n.Name, c.Cores, c.Memory, time.Now()},
 		ContainerManager: newCgroups(managers(c), resources(int64(c.Cores)*1000, c.Memory), resources(reservedMilliCPU, reservedMemory+100<<20)),
 		OSInterface:      &containertest.FakeOS{}, Mounter: &mount.FakeMounter{}, Subpather: &subpath.FakeSubpath{},
 		HostUtil: hostutil.NewFakeHostUtil(nil), OOMAdjuster: oom.NewFakeOOMAdjuster(), VolumePlugins: volumePlugins(),
 		PodStartupLatencyTracker: kubeletutil.NewPodStartupLatencyTracker(), NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
-		TracerProvider: noop.NewTracerProvider(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		TracerProvider: noop.NewTracerProvider(),
+		// The authenticator verifies the certificates of clients.
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert},
 	}
 	// With a real recorder the kubelet reads the kernel's log to detect OOM kills, which requires root. Without root, the
 	// kubelet records no events.
@@ -119,6 +127,14 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 	s.Port = n.Port
 	s.ReadOnlyPort = 0
 	s.EnableServer = true
+	// As in clusters of kubeadm: the API server is asked about each token and permission.
+	s.Authentication.X509.ClientCAFile = c.ClientCA
+	s.Authentication.Anonymous.Enabled = false
+	s.Authentication.Webhook.Enabled = true
+	s.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
+	// Permissions that a test changes apply at once.
+	s.Authorization.Webhook.CacheAuthorizedTTL = metav1.Duration{Duration: 5 * time.Second}
+	s.Authorization.Webhook.CacheUnauthorizedTTL = metav1.Duration{Duration: time.Second}
 	s.StaticPodPath = filepath.Join(n.Root, "manifests")
 	s.PodLogsDir = filepath.Join(n.Root, "logs")
 	s.CgroupsPerQOS = true

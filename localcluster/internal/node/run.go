@@ -29,6 +29,7 @@ type Config struct {
 	Scenario      string          `json:"scenario"` // path, or empty
 	ServingCert   string          `json:"servingCert"`
 	ServingKey    string          `json:"servingKey"`
+	ClientCA      string          `json:"clientCA"` // path of the authority of client certificates
 	CrashLoopMax  metav1.Duration `json:"crashLoopMax"`
 	CPUManager    string          `json:"cpuManager"`    // policy of the CPU manager: none or static
 	MemoryManager string          `json:"memoryManager"` // policy of the memory manager: none or static

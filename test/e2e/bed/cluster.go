@@ -51,6 +51,8 @@ type Cluster struct {
 
 	control  string         // URL
 	ca       string         // path of the certificate authority
+	cert     string         // path of a client certificate that the kubelets accept
+	key      string         // path of its key
 	kubelets map[string]int // ports by node
 	state    string         // URL of kube-state-metrics, "" when there is none
 	auditLog string         // path, "" when there is none
@@ -178,7 +180,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 		return fmt.Errorf("start the cluster: %w\n%s", errors.Join(err, p.Err()), p.Tail(40))
 	}
 	var info struct {
-		Kubeconfig, Control, AuditLog, Prometheus, PrometheusTargets, StateMetrics, CA string
+		Kubeconfig, Control, AuditLog, Prometheus, PrometheusTargets, StateMetrics, CA, ClientCert, ClientKey string
 
 		Nodes []string
 		Ports struct{ Kubelets []int }
@@ -195,7 +197,7 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	c.Prometheus = info.Prometheus
 	c.Targets = info.PrometheusTargets
 	c.auditLog = info.AuditLog
-	c.ca = info.CA
+	c.ca, c.cert, c.key = info.CA, info.ClientCert, info.ClientKey
 	c.state = info.StateMetrics
 	c.kubelets = map[string]int{}
 	for i, node := range info.Nodes {
@@ -270,7 +272,8 @@ func (c *Cluster) Nodes() []string { return slices.Sorted(maps.Keys(c.kubelets))
 // kube-state-metrics if it runs.
 func (c *Cluster) ScrapeConfig() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "- job_name: kubernetes-cadvisor\n  scheme: https\n  metrics_path: /metrics/cadvisor\n  tls_config: {ca_file: %q}\n  static_configs:\n", c.ca)
+	fmt.Fprintf(&out, "- job_name: kubernetes-cadvisor\n  scheme: https\n  metrics_path: /metrics/cadvisor\n  tls_config: {ca_file: %q, cert_file: %q, key_file: %q}\n  static_configs:\n",
+		c.ca, c.cert, c.key)
 	for _, node := range c.Nodes() {
 		fmt.Fprintf(&out, "  - targets: ['127.0.0.1:%d']\n    labels: {instance: %[2]q, node: %[2]q}\n", c.kubelets[node], node)
 	}
