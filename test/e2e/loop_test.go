@@ -66,6 +66,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"pod-level-resources":               podLevelResources,
 		sharedHeadroom:                      headroomIsShared,
 		"init-container":                    initContainerIsSized,
+		initRuns:                            initContainerRunsAreMeasured,
 		"beside-hpa":                        besideHPA,
 		"freeze-and-windows":                freezeAndWindows,
 		"do-not-disrupt":                    doNotDisrupt,

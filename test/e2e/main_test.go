@@ -109,6 +109,7 @@ func ofAllNamespaces() bed.Component {
 var adviseThemselves = []string{
 	"freeze-and-windows", "canaries", "requests-reset", "frozen-cluster", "full-node", "infeasible-resize", "failed-resize", "throttled-canary",
 	"pauses-between-pods", "do-not-disrupt", killedSurges, killedCanaries, viewedShop, strangersShop, youngShop, notCalled, sharedHeadroom, upstreamInit,
+	initRuns, initRunsUpstream,
 }
 
 func updater() bed.Component {

@@ -43,6 +43,7 @@ var durations = map[string]int{
 	"TestSizingProfiles_changedAndDeleted_areFollowed":            110,
 	"TestUsageHistories_killAndProfileChange_keepModelState":      105,
 	"TestRecommender_prometheusHistory_isLearned":                 100,
+	"TestRecommender_rightForKubeletsMissing_remedyHelps":         110,
 	"TestRun_allJobsInOneProcess_replacesComponents":              90,
 	"TestExplain_hundredRandomStates_updaterDoesWhatNextSays":     90,
 	"TestUpdater_kubeletLimits_podsAreReplacedOrReverted":         305,
