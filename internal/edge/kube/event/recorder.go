@@ -115,12 +115,15 @@ func referenceTo(p *cluster.Pod) *corev1.ObjectReference {
 
 // Autoscaler sends an event about an autoscaler.
 func (r *Recorder) Autoscaler(a *cluster.Autoscaler, reason, message string) {
-	kind := corev1.EventTypeNormal
-	if reason == InvalidAnnotation || reason == Reverted {
-		kind = corev1.EventTypeWarning
-	}
 	r.recorder.Event(&corev1.ObjectReference{
 		APIVersion: v1.GroupVersion().String(), Kind: "VerticalPodAutoscaler",
 		Namespace: a.Namespace, Name: a.Name, UID: types.UID(a.UID),
-	}, kind, reason, message)
+	}, typeOf(reason), reason, message)
+}
+
+func typeOf(reason string) string {
+	if reason == InvalidAnnotation || reason == Reverted {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
 }
