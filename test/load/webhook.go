@@ -1,0 +1,218 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"podfit.dev/podfit/test/load/apiserver"
+)
+
+// A webhook calls the admission webhook that is registered at an API server, as the API server does.
+type webhook struct {
+	server *apiserver.Server
+
+	mu      sync.Mutex
+	version int64
+	url     string
+	client  *http.Client
+}
+
+var errNotRegistered = errors.New("no webhook is registered")
+
+// connect returns the address of the webhook and a client that trusts it.
+func (h *webhook) connect() (string, *http.Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o := h.server.Get("admissionregistration.k8s.io/mutatingwebhookconfigurations", "", "vpa-webhook-config")
+	if o == nil {
+		return "", nil, errNotRegistered
+	}
+	if o.Version == h.version {
+		return h.url, h.client, nil
+	}
+	c, ok := o.Decode().(*admissionregistrationv1.MutatingWebhookConfiguration)
+	if !ok || len(c.Webhooks) == 0 || c.Webhooks[0].ClientConfig.URL == nil {
+		return "", nil, errNotRegistered
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(c.Webhooks[0].ClientConfig.CABundle) {
+		return "", nil, errors.New("the webhook has no CA")
+	}
+	h.version = o.Version
+	h.url = *c.Webhooks[0].ClientConfig.URL
+	h.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100,
+	}}
+	return h.url, h.client, nil
+}
+
+// reviewOf returns the review of a new pod, in JSON.
+func reviewOf(p *corev1.Pod) ([]byte, error) {
+	p = p.DeepCopy()
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	p.ManagedFields = nil
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: uuid.NewUUID(), Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			RequestKind: &metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, RequestResource: &metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Name: p.Name, Namespace: p.Namespace, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+		},
+	})
+}
+
+// call sends a review and returns the patch, nil if the webhook changes nothing.
+func (h *webhook) call(ctx context.Context, review []byte) ([]byte, error) {
+	url, client, err := h.connect()
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(review))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &answer); err != nil || response.StatusCode != http.StatusOK || answer.Response == nil {
+		return nil, fmt.Errorf("the webhook answered with status %d: %s", response.StatusCode, body)
+	}
+	if !answer.Response.Allowed {
+		return nil, fmt.Errorf("the webhook refused the pod: %v", answer.Response.Result)
+	}
+	return answer.Response.Patch, nil
+}
+
+// admit returns a new pod as the webhook changes it. A webhook that fails is ignored.
+func (h *webhook) admit(p *corev1.Pod) *corev1.Pod {
+	review, err := reviewOf(p)
+	if err != nil {
+		return p
+	}
+	patch, err := h.call(context.Background(), review)
+	if err != nil || patch == nil {
+		return p
+	}
+	before, err := json.Marshal(p)
+	if err != nil {
+		return p
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return p
+	}
+	after, err := operations.Apply(before)
+	if err != nil {
+		return p
+	}
+	out := new(corev1.Pod)
+	if json.Unmarshal(after, out) != nil {
+		return p
+	}
+	return out
+}
+
+// Webhook is the result of the load on the webhook. Times are in milliseconds.
+type Webhook struct {
+	Reviews, Failed, Patched int
+	P50, P99, Longest        float64
+}
+
+// load sends reviews at a constant rate, whether earlier ones are answered or not. A latency counts from the time at which the review was due.
+func (h *webhook) load(ctx context.Context, rate int, duration time.Duration) (Webhook, error) {
+	reviews, err := h.samples(2000)
+	if err != nil {
+		return Webhook{}, err
+	}
+	var mu sync.Mutex
+	var out Webhook
+	var latencies []float64
+	var sent sync.WaitGroup
+	total := rate * int(duration/time.Second)
+	start := time.Now()
+	for i := range total {
+		due := start.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		if wait := time.Until(due); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return out, ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+		sent.Go(func() {
+			patch, err := h.call(ctx, reviews[i%len(reviews)])
+			took := time.Since(due).Seconds() * 1000
+			mu.Lock()
+			defer mu.Unlock()
+			out.Reviews++
+			if err != nil {
+				out.Failed++
+			}
+			if patch != nil {
+				out.Patched++
+			}
+			latencies = append(latencies, took)
+		})
+	}
+	sent.Wait()
+	out.P50, out.P99, out.Longest = percentile(latencies, 0.5), percentile(latencies, 0.99), slices.Max(latencies)
+	return out, nil
+}
+
+// samples returns reviews of pods like those that exist.
+func (h *webhook) samples(most int) ([][]byte, error) {
+	pods := h.server.List("/pods", "")
+	if len(pods) == 0 {
+		return nil, errors.New("there are no pods")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var out [][]byte
+	for range min(most, len(pods)) {
+		p, ok := pods[r.IntN(len(pods))].Decode().(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		p.UID, p.ResourceVersion, p.Status, p.Spec.NodeName = types.UID(""), "", corev1.PodStatus{}, ""
+		review, err := reviewOf(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, review)
+	}
+	return out, nil
+}
