@@ -36,6 +36,7 @@ type Setup struct {
 	Fleet    fleet.Config
 	QPS      int           // requests per second that each component may send
 	Limit    time.Duration // how long the first recommendations may take
+	Settle   time.Duration // how long the updater may correct pods before the steady state
 	Steady   time.Duration // how long the steady state is measured
 	Webhook  time.Duration // how long the webhook is loaded; 0: not at all
 	Rate     int           // reviews per second
@@ -225,13 +226,16 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	if err := r.startRest(ctx); err != nil {
 		return nil, err
 	}
+	if err := sleep(ctx, r.Settle); err != nil {
+		return nil, err
+	}
 	before := r.server.Counts()
 	result.Start = lines(before)
 	began := time.Now()
 	for _, p := range r.processes {
 		p.begin()
 	}
-	r.say("steady state for %v", r.Steady)
+	r.say("steady state for %v, after %d evictions", r.Steady, r.fleet.Replaced())
 	if err := r.steady(ctx); err != nil {
 		return nil, err
 	}
@@ -353,6 +357,16 @@ func (r *run) await(ctx context.Context, p *process, result *Result) error {
 			result.First = at.Sub(p.started).Seconds()
 			r.say("all VPAs have a recommendation after %.1f s", result.First)
 		}
+		return nil
+	}
+}
+
+// sleep waits for a time.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -41,9 +41,13 @@ var rows = []row{
 		return peak / max(resident, 1), resident > 0
 	}},
 	{name: "writes in the steady state", unit: "/s", budget: 25, value: func(r *Result) (float64, bool) { n, _ := r.Writes(); return n, r.Window > 0 }},
+	{name: "of these, statuses of VPAs", unit: "/s", value: writesOf("verticalpodautoscalers")},
+	{name: "of these, checkpoints and usage histories", unit: "/s", value: writesOf("verticalpodautoscalercheckpoints", "usagehistories")},
+	{name: "of these, evictions and resizes", unit: "/s", value: writesOf("pods")},
 	{name: "bytes written in the steady state", unit: "KiB/s", value: func(r *Result) (float64, bool) { _, b := r.Writes(); return b / 1024, r.Window > 0 }},
 	{name: "webhook, median", unit: "ms", value: func(r *Result) (float64, bool) { return r.Webhook.P50, r.Webhook.Reviews > 0 }},
 	{name: "webhook, 99th percentile", unit: "ms", budget: 5, value: func(r *Result) (float64, bool) { return r.Webhook.P99, r.Webhook.Reviews > 0 }},
+	{name: "the same requests to an empty server, 99th percentile", unit: "ms", value: func(r *Result) (float64, bool) { return r.Webhook.Empty, r.Webhook.Reviews > 0 }},
 	{name: "CPU time of all processes", unit: "s", grows: true, value: func(r *Result) (float64, bool) {
 		total := 0.0
 		for _, p := range r.Processes {
@@ -52,6 +56,21 @@ var rows = []row{
 		return total, true
 	}},
 	{name: "pods evicted", value: func(r *Result) (float64, bool) { return float64(r.Replaced), true }},
+}
+
+// writesOf returns the writes per second of resources in the steady state.
+func writesOf(resources ...string) func(*Result) (float64, bool) {
+	return func(r *Result) (float64, bool) {
+		n := 0
+		for _, l := range r.Steady {
+			name, _, _ := strings.Cut(l.Resource, "/")
+			name, _, _ = strings.Cut(name, ".")
+			if l.Request.Writes() && slices.Contains(resources, name) {
+				n += l.Requests
+			}
+		}
+		return float64(n) / r.Window, r.Window > 0
+	}
 }
 
 func longestOf(passes func(*Result) []float64) func(*Result) (float64, bool) {

@@ -121,17 +121,18 @@ func (s *Server) serve(w *meter, q *request) error {
 	if err := s.parse(q); err != nil {
 		return err
 	}
-	var ok bool
-	if q.form, ok = formOf(q.Request, q.kind); !ok {
-		return newError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only JSON is served")
-	}
 	var err error
 	if q.selector, err = selectorOf(q.query); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	switch {
-	case q.kind == metricsKind:
+	if q.kind == metricsKind {
 		return s.serveMetrics(w, q)
+	}
+	var ok bool
+	if q.form, ok = formOf(q.Request, q.kind); !ok {
+		return newError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only JSON is served")
+	}
+	switch {
 	case q.Method == http.MethodGet && q.name == "" && isTrue(q.query.Get("watch")):
 		return s.serveWatch(w, q)
 	case q.Method == http.MethodGet && q.name == "":

@@ -37,8 +37,10 @@ const (
 	perNode      = 100 // pods
 	// Every fifth workload has a second container.
 	sidecarEvery = 5
+	// The least that is recommended for a pod, which its containers share.
+	leastMillicores, leastBytes = 25, 250 << 20
 	// The requests of this share of the workloads are far from their usage.
-	wrong = 0.05
+	wrong = 0.01
 )
 
 // Containers returns the number of containers of all pods.
@@ -140,7 +142,8 @@ func (f *Fleet) requestsOf(w *workload) []size {
 		case n < wrong:
 			factor = 0.3
 		}
-		out[i] = size{max(25, int64(millicores*factor)), max(250<<20, int64(bytes*factor*1.1))}
+		n := int64(containers)
+		out[i] = size{max((leastMillicores+n-1)/n, int64(millicores*factor)), max(leastBytes/n, int64(bytes*factor*1.1))}
 	}
 	return out
 }
