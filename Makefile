@@ -66,6 +66,7 @@ define run_tests
 		case "$$module" in \
 			.) flags="-cover" ;; \
 			test/bench | test/differential) env=CGO_ENABLED=0; flags=-trimpath ;; \
+			test/load) env=CGO_ENABLED=0; flags="-trimpath -count=1" ;; \
 			test/e2e) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -run=$(E2E))" ;; \
 			test/packaging | test/web) flags=-count=1 ;; \
 		esac; \
@@ -163,6 +164,19 @@ bench-evictions: ## Measure how fast an updater evicts the pods of VPAS=1000 VPA
 	@mkdir -p .cache/bin
 	@$(STEP) "compile the benchmark" env CGO_ENABLED=0 go -C test/e2e build -trimpath -o $(CURDIR)/.cache/bin/evictions ./evictions
 	@.cache/bin/evictions -vpas=$(VPAS) -updater=$(UPDATER) $(EVICTIONFLAGS)
+
+# N is the number of VPAs, or several with commas, and M the number of pods of each. WRITE=1 writes docs/performance.md from all results so far.
+# LOADFLAGS are more flags, such as -systems=run,separate,upstream, -churn, -history=0 or -steady=10m.
+N ?= 1000
+M ?= 10
+WRITE ?=
+LOADFLAGS ?=
+
+.PHONY: load
+load: ## Measure podfit with N=1000 VPAs of M=10 pods at an API server in memory; WRITE=1 writes docs/performance.md
+	@mkdir -p .cache/bin
+	@$(STEP) "compile the load rig" env CGO_ENABLED=0 go -C test/load build -trimpath -o $(CURDIR)/.cache/bin/load .
+	@.cache/bin/load -workloads=$(N) -pods=$(M) $(if $(WRITE),-write) $(LOADFLAGS)
 
 # RECOMMENDFLAGS are flags of the benchmark, such as -workloads=1000 -interval=30s.
 RECOMMENDFLAGS ?=

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -97,10 +98,14 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 
 // measure measures all sizes and systems, and stores the results.
 func (o options) measure(ctx context.Context, root, store string, progress io.Writer) ([]*Result, error) {
-	systems := map[string]string{"separate": separate, "run": oneProcess, "upstream": upstream}
 	var err error
 	if o.setup.Podfit == "" {
 		if o.setup.Podfit, err = bed.Build(ctx, root, progress); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(strings.Split(o.systems, ","), "upstream") {
+		if o.setup.Upstream, err = buildUpstream(ctx, root, progress); err != nil {
 			return nil, err
 		}
 	}
@@ -112,34 +117,40 @@ func (o options) measure(ctx context.Context, root, store string, progress io.Wr
 		}
 		s.Fleet.Pods = o.pods
 		for name := range strings.SplitSeq(o.systems, ",") {
-			if s.System = systems[name]; s.System == "" {
-				return nil, fmt.Errorf("the systems are separate, run and upstream, got %q", name)
-			}
-			if s.System == upstream {
-				if s.Upstream, err = buildUpstream(ctx, root, progress); err != nil {
-					return nil, err
-				}
-			}
-			size := fmt.Sprintf("%dx%d", s.Fleet.Workloads, s.Fleet.Pods)
-			if s.Churn {
-				size += "-churn"
-			}
-			if s.Fleet.History == 0 {
-				size += "-new"
-			}
-			s.Dir = filepath.Join(store, size, name)
-			result, err := measure(ctx, s, progress)
+			result, err := measureSystem(ctx, s, name, store, progress)
 			if err != nil {
-				return nil, fmt.Errorf("%s with %s workloads: %w", s.System, text, err)
+				return nil, fmt.Errorf("%s with %s workloads: %w", name, text, err)
 			}
 			out = append(out, result)
 			s.Statuses = result.statuses
-			if err := save(filepath.Join(s.Dir, "result.json"), result); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return out, nil
+}
+
+// measureSystem measures one system, and stores the result.
+func measureSystem(ctx context.Context, s Setup, name, store string, progress io.Writer) (*Result, error) {
+	s.System = map[string]string{"separate": separate, "run": oneProcess, "upstream": upstream}[name]
+	if s.System == "" {
+		return nil, errors.New("the systems are separate, run and upstream")
+	}
+	size := fmt.Sprintf("%dx%d", s.Fleet.Workloads, s.Fleet.Pods)
+	if s.Churn {
+		size += "-churn"
+	}
+	if s.Fleet.History == 0 {
+		size += "-new"
+	}
+	s.Dir = filepath.Join(store, size, name)
+	result, err := measure(ctx, s, progress)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(result, "", "\t")
+	if err != nil {
+		return nil, err
+	}
+	return result, os.WriteFile(filepath.Join(s.Dir, "result.json"), b, 0o644)
 }
 
 // buildUpstream returns the folder of upstream's components. They are built the first time.
@@ -152,14 +163,6 @@ func buildUpstream(ctx context.Context, root string, progress io.Writer) (string
 		return "", fmt.Errorf("build upstream: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-func save(path string, r *Result) error {
-	b, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, b, 0o644)
 }
 
 // stored returns the results that earlier commands have stored, the smaller sizes first.

@@ -82,6 +82,9 @@ func longestOf(passes func(*Result) []float64) func(*Result) (float64, bool) {
 	}
 }
 
+// label returns the name with the unit.
+func (w row) label() string { return strings.TrimSuffix(w.name+" ("+w.unit+")", " ()") }
+
 // applies reports whether the budget of a row applies to a result. The budget for memory is that of one process.
 func (w row) applies(r *Result) bool {
 	if w.budget == 0 || r.System == upstream {
@@ -151,7 +154,7 @@ func measures(results []*Result) table {
 	}
 	out := table{head}
 	for _, w := range rows {
-		line := []string{strings.TrimSuffix(w.name+" ("+w.unit+")", " ()"), "–"}
+		line := []string{w.label(), "–"}
 		if w.budget > 0 {
 			line[1] = number(w.budget)
 		}
@@ -218,7 +221,7 @@ func growths(results []*Result) table {
 				if b/a > growth {
 					ratio = "**" + ratio + "** (missed)"
 				}
-				out = append(out, []string{small.System, fmt.Sprintf("%d → %d", small.Workloads, large.Workloads), strings.TrimSuffix(w.name+" ("+w.unit+")", " ()"), number(a), number(b), ratio, number(growth)})
+				out = append(out, []string{small.System, fmt.Sprintf("%d → %d", small.Workloads, large.Workloads), w.label(), number(a), number(b), ratio, number(growth)})
 			}
 		}
 	}

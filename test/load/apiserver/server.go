@@ -158,7 +158,7 @@ func isTrue(value string) bool {
 func (s *Server) parse(q *request) error {
 	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/")
 	notFound := newError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
-	group, version := "", ""
+	var group, version string
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		version, parts = parts[1], parts[2:]
