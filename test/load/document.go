@@ -44,6 +44,10 @@ func document(results []*Result) (string, error) {
 		measures(g).write(&out)
 		fmt.Fprintln(&out)
 		memory(g).write(&out)
+		if t := steps(g); len(t) > 1 {
+			fmt.Fprintln(&out)
+			t.write(&out)
+		}
 		var loads []string
 		for _, r := range g {
 			loads = append(loads, fmt.Sprintf("%.1f (%s)", r.Load, r.System))

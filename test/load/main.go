@@ -197,6 +197,8 @@ func printResults(w io.Writer, results []*Result) {
 		measures(g).write(w)
 		fmt.Fprintln(w)
 		memory(g).write(w)
+		fmt.Fprintln(w)
+		steps(g).write(w)
 		for _, r := range g {
 			fmt.Fprintf(w, "\nRequests of %s\n\n", r.System)
 			traffic(r).write(w)
@@ -213,7 +215,7 @@ func printResults(w io.Writer, results []*Result) {
 
 // title names the size of a run.
 func title(r *Result) string {
-	out := fmt.Sprintf("%d VPAs, %d pods, %d containers", r.Workloads, r.Workloads*r.Pods, r.Containers)
+	out := fmt.Sprintf("%s VPAs, %s pods, %s containers", thousands(r.Workloads), thousands(r.Workloads*r.Pods), thousands(r.Containers))
 	if r.New {
 		out += ", no stored history"
 	}
@@ -221,6 +223,14 @@ func title(r *Result) string {
 		out += ", with churn"
 	}
 	return out
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
 // grouped returns the results by size, in the same order.

@@ -37,12 +37,13 @@ type process struct {
 	resident []float64
 	passes   map[string][]float64 // durations by metric
 	last     map[string]histogram
+	steps    map[string]histogram // of passes, by metric and step, since the start
 }
 
 // A histogram is the state of one histogram of the metrics of a process.
 type histogram struct {
-	count uint64
-	sum   float64
+	Count uint64
+	Sum   float64
 }
 
 // The metrics with the durations of passes.
@@ -105,11 +106,14 @@ func (p *process) sample(ctx context.Context) {
 		if p.steady {
 			p.resident = append(p.resident, now)
 		}
+		if len(families) > 0 {
+			p.steps = stepsOf(families)
+		}
 		for _, metric := range []string{recommenderPass, updaterPass} {
-			h := total(families[metric])
-			if passes := h.count - p.last[metric].count; passes > 0 {
+			h := p.steps[metric+"/total"]
+			if passes := h.Count - p.last[metric].Count; passes > 0 {
 				if p.steady {
-					p.passes[metric] = append(p.passes[metric], (h.sum-p.last[metric].sum)/float64(passes))
+					p.passes[metric] = append(p.passes[metric], (h.Sum-p.last[metric].Sum)/float64(passes))
 				}
 				p.last[metric] = h
 			}
@@ -118,16 +122,19 @@ func (p *process) sample(ctx context.Context) {
 	}
 }
 
-// total returns the histogram of whole passes.
-func total(family *dto.MetricFamily) histogram {
-	for _, m := range family.GetMetric() {
-		for _, l := range m.GetLabel() {
-			if l.GetName() == "step" && l.GetValue() == "total" {
-				return histogram{m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()}
+// stepsOf returns the histograms of the steps of passes, by metric and step.
+func stepsOf(families map[string]*dto.MetricFamily) map[string]histogram {
+	out := make(map[string]histogram)
+	for _, metric := range []string{recommenderPass, updaterPass} {
+		for _, m := range families[metric].GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "step" {
+					out[metric+"/"+l.GetValue()] = histogram{m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()}
+				}
 			}
 		}
 	}
-	return histogram{}
+	return out
 }
 
 // scrape returns the metrics whose durations are measured. Without an answer there are none.
@@ -196,7 +203,7 @@ func (p *process) cpu() float64 {
 func (p *process) usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Usage{Process: p.name, Peak: p.memory("VmHWM"), Resident: percentile(p.resident, 0.5), CPU: p.cpu()}
+	return Usage{Process: p.name, Peak: p.memory("VmHWM"), Resident: percentile(p.resident, 0.5), CPU: p.cpu(), Steps: p.steps}
 }
 
 // durations returns the durations of the passes of the steady state.

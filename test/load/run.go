@@ -52,6 +52,7 @@ type Setup struct {
 type Usage struct {
 	Process             string
 	Peak, Resident, CPU float64
+	Steps               map[string]histogram // durations of the steps of its passes since the start, by metric and step
 }
 
 // A Line is the number of requests of one kind.

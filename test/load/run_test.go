@@ -66,7 +66,7 @@ func statusWrites(r *Result) int {
 
 func TestTable_valueAboveBudget_isMarked(t *testing.T) {
 	r := &Result{
-		System: oneProcess, Workloads: 10, Pods: 2, Recommended: 9, First: 50, Window: 60, Recommender: []float64{1, 6}, Processes: []Usage{{"run", 900, 600, 3}},
+		System: oneProcess, Workloads: 10, Pods: 2, Recommended: 9, First: 50, Window: 60, Recommender: []float64{1, 6}, Processes: []Usage{{Process: "run", Peak: 900, Resident: 600, CPU: 3}},
 		Steady: []Line{{apiserver.Request{Client: "podfit/run", Verb: "patch", Resource: "x"}, apiserver.Count{Requests: 1200, Received: 61440}}},
 	}
 	var out strings.Builder

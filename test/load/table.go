@@ -47,6 +47,9 @@ var rows = []row{
 	{name: "bytes written in the steady state", unit: "KiB/s", value: func(r *Result) (float64, bool) { _, b := r.Writes(); return b / 1024, r.Window > 0 }},
 	{name: "webhook, median", unit: "ms", value: func(r *Result) (float64, bool) { return r.Webhook.P50, r.Webhook.Reviews > 0 }},
 	{name: "webhook, 99th percentile", unit: "ms", budget: 5, value: func(r *Result) (float64, bool) { return r.Webhook.P99, r.Webhook.Reviews > 0 }},
+	{name: "reviews without an answer in 10 s", unit: "%", value: func(r *Result) (float64, bool) {
+		return 100 * float64(r.Webhook.Failed) / max(1, float64(r.Webhook.Reviews)), r.Webhook.Reviews > 0
+	}},
 	{name: "the same requests to an empty server, 99th percentile", unit: "ms", value: func(r *Result) (float64, bool) { return r.Webhook.Empty, r.Webhook.Reviews > 0 }},
 	{name: "CPU time of all processes", unit: "s", grows: true, value: func(r *Result) (float64, bool) {
 		total := 0.0
@@ -172,6 +175,21 @@ func memory(results []*Result) table {
 	for _, r := range results {
 		for _, p := range r.Processes {
 			out = append(out, []string{p.Process, number(p.Peak), number(p.Resident), number(p.CPU)})
+		}
+	}
+	return out
+}
+
+// steps returns the table of the steps of the passes of the runs of one size.
+func steps(results []*Result) table {
+	out := table{{"process", "pass of the", "step", "passes", "mean (s)"}}
+	for _, r := range results {
+		for _, p := range r.Processes {
+			for _, id := range slices.Sorted(maps.Keys(p.Steps)) {
+				metric, step, _ := strings.Cut(id, "/")
+				job := strings.TrimSuffix(strings.TrimPrefix(metric, "vpa_"), "_execution_latency_seconds")
+				out = append(out, []string{p.Process, job, step, fmt.Sprint(p.Steps[id].Count), number(p.Steps[id].Sum / max(1, float64(p.Steps[id].Count)))})
+			}
 		}
 	}
 	return out
