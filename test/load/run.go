@@ -251,6 +251,9 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 		if result.Webhook, err = r.hook.load(ctx, r.Rate, r.Webhook); err != nil {
 			return nil, fmt.Errorf("load the webhook: %w", err)
 		}
+		for reason, n := range result.Webhook.Failures {
+			r.say("%d reviews failed: %s", n, reason)
+		}
 	}
 	for _, p := range r.processes {
 		if !p.Running() {

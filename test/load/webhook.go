@@ -155,7 +155,8 @@ func (h *webhook) admit(p *corev1.Pod) *corev1.Pod {
 type Webhook struct {
 	Reviews, Failed, Patched int
 	P50, P99, Longest        float64
-	Empty                    float64 // 99th percentile of the same requests to a server that does nothing
+	Failures                 map[string]int `json:",omitempty"` // number of failed reviews by reason
+	Empty                    float64        // 99th percentile of the same requests to a server that does nothing
 }
 
 // load sends reviews to the webhook at a constant rate, and before that for a shorter time to a server that does nothing.
@@ -196,7 +197,7 @@ type volley struct {
 // fire sends the reviews. A latency counts from the time at which the review was due.
 func (v volley) fire(ctx context.Context, call func(context.Context, []byte) ([]byte, error)) (Webhook, error) {
 	var mu sync.Mutex
-	var out Webhook
+	out := Webhook{Failures: make(map[string]int)}
 	var latencies []float64
 	var sent sync.WaitGroup
 	start := time.Now()
@@ -215,6 +216,7 @@ func (v volley) fire(ctx context.Context, call func(context.Context, []byte) ([]
 			out.Reviews++
 			if err != nil {
 				out.Failed++
+				out.Failures[cause(err)]++
 			}
 			if patch != nil {
 				out.Patched++
@@ -225,6 +227,14 @@ func (v volley) fire(ctx context.Context, call func(context.Context, []byte) ([]
 	sent.Wait()
 	out.P50, out.P99, out.Longest = percentile(latencies, 0.5), percentile(latencies, 0.99), percentile(latencies, 1)
 	return out, nil
+}
+
+// cause returns the innermost error, so that failures with the same cause are counted together.
+func cause(err error) string {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err.Error()
 }
 
 // samples returns reviews of pods like those that exist.
