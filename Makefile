@@ -66,7 +66,7 @@ define run_tests
 		case "$$module" in \
 			.) flags="-cover" ;; \
 			test/bench | test/differential) env=CGO_ENABLED=0; flags=-trimpath ;; \
-			test/load) env=CGO_ENABLED=0; flags="-trimpath -count=1" ;; \
+			test/load) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -short)" ;; \
 			test/e2e) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -run=$(E2E))" ;; \
 			test/packaging | test/web) flags=-count=1 ;; \
 		esac; \
@@ -92,7 +92,7 @@ test: build localcluster ## Run what each change needs: all modules but those of
 .PHONY: test-nightly
 test-nightly: build localcluster ## Run the tests that make test leaves out: images, releases, packaging, browser, and all end-to-end tests
 	@$(STEP) "Prometheus of the local cluster" go -C localcluster run ./cmd/localcluster build --prometheus
-	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/e2e) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
+	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/e2e test/load) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
 test-nightly: E2E = all
 
 .PHONY: test-race

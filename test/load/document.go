@@ -18,18 +18,19 @@ const introduction = `<!-- Written by "make load WRITE=1". -->
 # Performance in large clusters
 
 Measured with ` + "`make load`" + `: real components, and an API server that keeps everything in memory, sends and accepts the encodings of a real one, and computes the
-usage of pods from a seed. Components, server and load of the webhook share the cores of one machine, so another machine gives other times.
+usage of pods from a seed. Components, server and load of the webhook share the cores of one machine, so another machine gives other times, and
+so does other work on it. Memory, requests and CPU time depend less on that.
 [load.md](load.md) has the load on a real API server and on Prometheus.
 
 - Each VPA targets a Deployment (70 %%), a StatefulSet (20 %%) or a CronJob (10 %%). Every fifth workload has two containers. Usage follows a wave of one hour, with noise.
 - At the start there are checkpoints of 8 days, and no VPA has a recommendation. Requests suit the usage, but for 1 %% of the workloads.
 - Each component may send 500 requests per second. All other flags have their defaults: a pass each minute.
 - The steady state begins one minute after the last first recommendation and lasts for %.0f s. Then the webhook gets 500 reviews per second for 20 s. A latency counts from
-  the time at which the review was due; an empty server shows how much of it is due to the machine and the client.
+  the time at which the review was due; an empty server shows how much of it is due to the machine and the client: if that alone exceeds the budget, the machine was too busy to tell.
 - A budget with the mark *missed* is not reached. The budgets are those for 10,000 VPAs with 100,000 pods, and that of the memory is for one process.
 - Upstream's recommender and updater are measured one after the other, and its webhook is not. Its updater gets the recommendations of podfit where upstream's recommender made none
   within four minutes. When upstream's recommender 1.8 starts, it loads all checkpoints once for each namespace that has a VPA (` + "`InitFromCheckpoints`" + `): 12,000 checkpoints and 500
-  namespaces are 6 million loads.
+  namespaces are 6 million loads. It completed no pass, so its writes are those of the updater alone.
 `
 
 // document returns docs/performance.md.

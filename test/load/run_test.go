@@ -14,6 +14,9 @@ import (
 )
 
 func TestMeasure_smallFleet_allVPAsHaveARecommendation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs podfit twice")
+	}
 	root, err := bed.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -25,17 +28,17 @@ func TestMeasure_smallFleet_allVPAsHaveARecommendation(t *testing.T) {
 	var results []*Result
 	for _, system := range []string{separate, oneProcess} {
 		r, err := measure(t.Context(), Setup{
-			System: system, Fleet: fleet.Config{Workloads: 20, Pods: 3, Seed: 1, History: 8 * 24 * time.Hour}, QPS: 500,
+			System: system, Fleet: fleet.Config{Workloads: 25, Pods: 3, Seed: 1, History: 8 * 24 * time.Hour}, QPS: 500,
 			Limit: 30 * time.Second, Steady: 3 * time.Second, Webhook: time.Second, Rate: 50, Churn: system == oneProcess, Podfit: binary, Dir: t.TempDir(),
 		}, t.Output())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Recommended != 20 || r.First <= 0 {
-			t.Errorf("%s: %d of 20 VPAs have a recommendation, after %.1f s", system, r.Recommended, r.First)
+		if r.Recommended != 25 || r.First <= 0 {
+			t.Errorf("%s: %d of 25 VPAs have a recommendation, after %.1f s", system, r.Recommended, r.First)
 		}
-		if written := statusWrites(r); written < 20 {
-			t.Errorf("%s: %d writes of statuses, want at least 20", system, written)
+		if written := statusWrites(r); written < 25 {
+			t.Errorf("%s: %d writes of statuses, want at least 25", system, written)
 		}
 		if w := r.Webhook; w.Reviews != 50 || w.Failed != 0 || w.Patched == 0 || w.P50 <= 0 || w.P99 < w.P50 {
 			t.Errorf("%s: webhook %+v", system, w)
@@ -47,7 +50,7 @@ func TestMeasure_smallFleet_allVPAsHaveARecommendation(t *testing.T) {
 	}
 	var out strings.Builder
 	printResults(&out, results)
-	for _, want := range []string{"20 VPAs, 60 pods, 72 containers", "| VPAs with a recommendation", separate, oneProcess, "verticalpodautoscalers.autoscaling.k8s.io/status"} {
+	for _, want := range []string{"25 VPAs, 75 pods, 90 containers", "| VPAs with a recommendation", separate, oneProcess, "verticalpodautoscalers.autoscaling.k8s.io/status"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())
 		}
