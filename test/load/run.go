@@ -126,7 +126,7 @@ type recommendations struct {
 	at   time.Time     // of the last one
 }
 
-// written notes a written object.
+// written counts the VPA of a write, if its status has a recommendation.
 func (c *recommendations) written(o *apiserver.Object) {
 	if o.Kind.Resource != "verticalpodautoscalers" {
 		return

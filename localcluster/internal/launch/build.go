@@ -199,23 +199,24 @@ func (b *Builder) build(ctx context.Context, a Artifact, packages int) error {
 		if err != nil || built {
 			return err
 		}
+		before := b.changed(a)
 		fresh := target + ".fresh"
 		if err := b.compile(ctx, a, fresh, packages); err != nil {
 			return fmt.Errorf("build %s: %w", a.Name, err)
 		}
 		if present, _, err := b.find(a); err != nil {
 			return err
-		} else if present == target { // so the executable is of these sources
+		} else if present == target && b.changed(a).Equal(before) { // so the executable is of these sources
 			if err := os.Rename(fresh, target); err != nil {
 				return err
 			}
 			b.tidy(a.Name, target)
 			return b.link(a.Name, target)
 		}
-		fmt.Fprintf(b.Out, "build %s: the sources changed during the build\n", a.Name)
+		fmt.Fprintf(b.Out, "build %s: the source files changed during the build, so it starts again\n", a.Name)
 		os.Remove(fresh)
 	}
-	return fmt.Errorf("build %s: the sources changed during each of 3 builds; build again when they rest", a.Name)
+	return fmt.Errorf("build %s: its source files changed during each of 3 builds; build again when no program changes them", a.Name)
 }
 
 // tidy removes executables of that name that were not requested for a day. A running cluster may need a younger one to
@@ -264,6 +265,22 @@ func (b *Builder) key(a Artifact) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// changed returns when a source was changed last. So a change that is undone during a build is noticed, too.
+func (b *Builder) changed(a Artifact) (last time.Time) {
+	for _, source := range a.Sources {
+		_ = filepath.WalkDir(filepath.Join(b.Module, source), func(_ string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // key reports it
+			}
+			if info, err := d.Info(); err == nil && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+			return nil
+		})
+	}
+	return last
 }
 
 // lock takes a file lock. It waits until no other process holds it.

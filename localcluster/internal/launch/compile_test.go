@@ -89,12 +89,15 @@ func TestBuilder_sourcesChangeDuringTheBuild_buildsAgain(t *testing.T) {
 	program := func(text string) string { return "package main\n\nfunc main() { print(\"" + text + "\") }\n" }
 	write("go.mod", "module example.com/tool\n\ngo 1.26\n")
 	write("main.go", program("first"))
-	builds, changes := 0, 1
+	builds, changes, undo := 0, 1, false
 	b := &Builder{Module: module, Cache: filepath.Join(module, "cache"), Out: writer(func(text string) {
 		if text == "build tool: started\n" {
 			if builds++; builds <= changes {
 				write("main.go", program(fmt.Sprintf("change %d of %d", builds, changes)))
 			}
+		}
+		if undo && builds == 1 && strings.HasPrefix(text, "build tool: done") {
+			write("main.go", program("third"))
 		}
 	})}
 	a := Artifact{Name: "tool", Contents: "an example", Dir: ".", Package: ".", Sources: []string{"go.mod", "main.go"}}
@@ -110,8 +113,14 @@ func TestBuilder_sourcesChangeDuringTheBuild_buildsAgain(t *testing.T) {
 	}
 	builds, changes = 0, 5
 	write("main.go", program("second"))
-	if _, err := b.BuildAll(t.Context(), a); err == nil || !strings.Contains(err.Error(), "the sources changed during each of 3 builds") {
+	if _, err := b.BuildAll(t.Context(), a); err == nil || !strings.Contains(err.Error(), "its source files changed during each of 3 builds") {
 		t.Errorf("the sources change during every build: got %v", err)
+	}
+	builds, changes, undo = 0, 1, true
+	write("main.go", program("third"))
+	b.mustBuild(t, a)
+	if got, err := exec.Command(filepath.Join(b.Cache, "tool")).CombinedOutput(); builds != 2 || string(got) != "third" || err != nil {
+		t.Errorf("a change is undone during the build: got %q, %v after %d builds, want third after 2", got, err, builds)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.Cache, "*.fresh*")); len(left) > 0 {
 		t.Errorf("builds left %v", left)

@@ -78,7 +78,7 @@ func startKubelet(ctx context.Context, c Config, n Node, r *engine.Runtime) erro
 	}
 	auth, reloadCA, err := kubeletapp.BuildAuth(types.NodeName(n.Name), client, *settings)
 	if err != nil {
-		return fmt.Errorf("authenticate clients: %w", err)
+		return fmt.Errorf("configure how the kubelet of node %s authenticates its clients: %w", n.Name, err)
 	}
 	reloadCA(ctx.Done())
 	deps := &kubelet.Dependencies{
@@ -127,7 +127,7 @@ func kubeletOptions(c Config, n Node) (*options.KubeletFlags, *kubeletconfig.Kub
 	s.Port = n.Port
 	s.ReadOnlyPort = 0
 	s.EnableServer = true
-	// As in clusters of kubeadm: the API server is asked about each token and permission.
+	// As in clusters that kubeadm creates, the kubelet asks the API server about each token and permission.
 	s.Authentication.X509.ClientCAFile = c.ClientCA
 	s.Authentication.Anonymous.Enabled = false
 	s.Authentication.Webhook.Enabled = true

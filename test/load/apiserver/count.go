@@ -101,7 +101,7 @@ func clientOf(agent string) string {
 	return name
 }
 
-// A meter counts the bytes of a response and whether it failed.
+// A meter counts the bytes of a response, and remembers whether the request failed.
 type meter struct {
 	http.ResponseWriter
 	code    int

@@ -314,7 +314,7 @@ func TestServer_statusOfCustomResource_isChangedAlone(t *testing.T) {
 	}
 }
 
-func TestServer_subresourcesOfPodsAndControllers_act(t *testing.T) {
+func TestServer_scaleEvictionAndResize_changeObjects(t *testing.T) {
 	var evicted, resized []string
 	f := start(t, Options{
 		Evicted: func(o *Object) { evicted = append(evicted, o.Name) }, Resized: func(o *Object) { resized = append(resized, o.Name) },
