@@ -445,10 +445,11 @@ func TestLedger_updateModeIsOffForAWhile_evictionStillHadNoEffect(t *testing.T) 
 	}
 }
 
-// A recommendation falls to the old size, which the replacement has, and rises again. That the sizes agreed for a while says nothing about the
-// eviction before, as it does if the replacement had them when it was first seen.
+// A recommendation falls to the old size, which the replacement has, and rises again. That the sizes agree for a while says nothing about the
+// eviction, also if they do when the replacement is first seen: otherwise a recommendation that falls and rises again and again would evict a
+// pod each time. The replacement does not have the size for which the eviction was.
 func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *testing.T) {
-	for _, seenBefore := range []bool{true, false} {
+	for seenBefore, meanwhile := range map[bool]int{true: 1, false: 0} {
 		l, pod := New(), podsOf(1)[0]
 		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pod.Created})
 		replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
@@ -457,8 +458,11 @@ func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *
 		}
 		same := []decision.Decision{{Pod: replacement, With: fits(1000), Wanted: decision.Reason{Code: decision.Fits}}}
 		l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), same)
+		if n, _ := l.IneffectiveEvictions(db, nil); n != meanwhile {
+			t.Errorf("seen before: %t, %d evictions without effect while the recommendation is the old size", seenBefore, n)
+		}
 		l.Learn(noon.Add(3*time.Minute), viewOf(1, replacement), wants(fits(2000), replacement))
-		if n, _ := l.IneffectiveEvictions(db, nil); n == 1 != seenBefore {
+		if n, _ := l.IneffectiveEvictions(db, nil); n != 1 {
 			t.Errorf("seen before: %t, %d evictions without effect", seenBefore, n)
 		}
 	}

@@ -132,8 +132,11 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	p := withRunning(d.Pod)
 	asExpected := hasRequests(p, e.with)
 	asNow := hasRequests(p, d.With)
-	// A recommendation that comes later and happens to be the old size does not show that evictions have an effect.
-	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with) || !e.judged && change.IsAsked(d.Pod, d.With)
+	// A recommendation that comes later and happens to be the old size shows nothing: the replacement has it with and without an effect.
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with)
+	if !shown && !e.judged && change.IsAsked(p, d.With) {
+		return false, false
+	}
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	help = shown && asExpected && !asNow
 	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young

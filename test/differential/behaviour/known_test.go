@@ -231,6 +231,14 @@ var known = map[string]*world{
 		Advice: []advice{{Target: size{1000, 1024}}, {At: 64, Target: size{100, 256}}, {At: 96, Target: size{1000, 1024}}},
 		OOM:    outOfMemory{NeedMB: 131, Seconds: 10},
 	}),
+	"another webhook resets requests, and the recommendation falls to the old size and rises again and again": defaults(workload{
+		Mode: "Recreate", Replicas: 4, Delay: 1, Limits: "twice", Template: size{100, 128}, Reset: &window{}, MostMB: 256,
+		Advice: []advice{
+			{Target: size{1000, 1024}}, {At: 1, Target: size{100, 256}}, {At: 8, Target: size{1000, 1024}}, {At: 9, Target: size{100, 256}},
+			{At: 16, Target: size{1000, 1024}}, {At: 17, Target: size{100, 256}}, {At: 24, Target: size{1000, 1024}},
+		},
+		OOM: outOfMemory{NeedMB: 129, Seconds: 5},
+	}),
 	"another webhook resets the requests of pods that are OOM-killed": defaults(starved.with(func(w *workload) { w.Reset = &window{} })),
 
 	"evictAfterOOMSeconds is shorter than the life of the containers": defaults(starved.with(func(w *workload) {
