@@ -691,6 +691,16 @@ func (o observation) isFutile() bool {
 	return o.state().futile || o.isTooLarge() && o.state().evicted >= 0
 }
 
+// showsOldKill reports whether the last OOM kill that the watch shows of the pod is older than those that count for a rescue.
+func (o observation) showsOldKill() bool {
+	shown := o.inWatch[o.p.pod.UID]
+	if shown == nil || len(shown.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	last := shown.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	return last != nil && o.sim.started.Add(time.Duration(o.minute)*time.Minute).Sub(last.FinishedAt.Time) >= rescueFor*time.Minute-time.Minute
+}
+
 // hasRoom reports whether the node of the pod has room for the recommended target. As for the scheduler, a pod that is asked to shrink
 // keeps its capacity until the kubelet has resized it.
 func (o observation) hasRoom() bool {
@@ -1276,6 +1286,12 @@ var differences = []difference{
 		explains: func(o observation) bool {
 			why := o.why().Code
 			return (why == decision.NotReady || why == decision.BudgetSpent) && o.w.unclear(o.minute)
+		},
+	},
+	{
+		name: "stale watch", circumstance: true, reason: "the last OOM kill that a stale watch shows is too old for a rescue",
+		explains: func(o observation) bool {
+			return o.p != nil && o.why().Code == decision.PodTooYoung && o.sim.world.Lag > 0 && o.p.killed >= o.minute-rescueFor && o.showsOldKill()
 		},
 	},
 	{

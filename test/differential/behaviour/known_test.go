@@ -239,6 +239,14 @@ var known = map[string]*world{
 		},
 		OOM: outOfMemory{NeedMB: 129, Seconds: 5},
 	}),
+	// The pods are OOM-killed each seven minutes, and the watch shows it three minutes later.
+	"the webhook is not called for pods that are OOM-killed again and again, and the watch is stale": {
+		Minutes: 240, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Lag: 3, Unsized: &window{}, Workloads: []workload{
+			grow("Recreate", 4).with(func(w *workload) {
+				w.StatefulSet, w.Template, w.Advice[0].Target, w.OOM = true, size{1000, 1024}, size{1000, 1536}, outOfMemory{NeedMB: 1028, Seconds: 120}
+			}),
+		},
+	},
 	"another webhook resets the requests of pods that are OOM-killed": defaults(starved.with(func(w *workload) { w.Reset = &window{} })),
 
 	"evictAfterOOMSeconds is shorter than the life of the containers": defaults(starved.with(func(w *workload) {
