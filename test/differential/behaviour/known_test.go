@@ -254,6 +254,16 @@ var known = map[string]*world{
 	})),
 	"pods of a StatefulSet are ready at once": defaults(grow("Recreate", 3).with(func(w *workload) { w.StatefulSet = true })),
 
+	// The recommendation rises before the replacements of two evicted pods are created, and the quota admits only one of them.
+	"the recommendation rises before replacements are created, and the quota admits one of them": {
+		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Quotas: true, Unsized: &window{To: 2}, Workloads: []workload{
+			shrink("Auto", 5).with(quota(1000)).with(func(w *workload) {
+				w.Advice = append(w.Advice, advice{At: 5, Target: size{3000, 4096}}, advice{At: 14, Target: size{1000, 2048}})
+				w.Delay, w.Grace, w.Start, w.Limits, w.OOM = 5, 5, 1, "twice", outOfMemory{NeedMB: 1026, Seconds: 15}
+			}),
+		},
+	},
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
