@@ -11,23 +11,24 @@ import (
 	"podfit.dev/podfit/internal/core/headroom"
 )
 
-// Unannounced are the workloads on which actions cannot be announced now, because the announcements before could not be stored. The reasons
-// have the code NotAnnounced. The zero value is none.
-type Unannounced struct {
-	Workloads  map[cluster.Workload]decision.Reason // their own objects cannot be stored
-	Namespaces map[string]decision.Reason           // many writes in the namespace failed
-	Cluster    decision.Reason                      // writes in many namespaces had no answer; the Code is Fits if they had
+// Unannounced are the reasons for which actions cannot be announced now, because the announcements before could not be stored, by scope. They
+// have the code NotAnnounced.
+type Unannounced map[cluster.Workload]decision.Reason
+
+// AnnouncementScopes returns the keys under which a workload is in Unannounced: its own one if its object cannot be stored, one with nothing
+// but the namespace if many writes in it failed, and the zero value if writes in many namespaces had no answer.
+func AnnouncementScopes(w cluster.Workload) [3]cluster.Workload {
+	return [...]cluster.Workload{w, {Namespace: w.Namespace}, {}}
 }
 
 // Of returns why an action on a workload cannot be announced now, and false if it may be.
-func (u *Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
-	if r, ok := u.Workloads[w]; ok {
-		return r, true
+func (u Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
+	for _, scope := range AnnouncementScopes(w) {
+		if r, ok := u[scope]; ok {
+			return r, true
+		}
 	}
-	if r, ok := u.Namespaces[w.Namespace]; ok {
-		return r, true
-	}
-	return u.Cluster, u.Cluster.Code == decision.NotAnnounced
+	return decision.Reason{}, false
 }
 
 // mustAnnounce reports whether an action is carried out only if it was announced: the next updater, which does not know of it, could repeat

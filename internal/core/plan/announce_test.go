@@ -22,11 +22,11 @@ func TestUnannounced_workloadNamespaceAndCluster_areHeld(t *testing.T) {
 		want bool
 	}{
 		"none":            {Unannounced{}, false},
-		"workload":        {Unannounced{Workloads: map[cluster.Workload]decision.Reason{web: r}}, true},
-		"other workload":  {Unannounced{Workloads: map[cluster.Workload]decision.Reason{{Namespace: "shop"}: r}}, false},
-		"namespace":       {Unannounced{Namespaces: map[string]decision.Reason{"shop": r}}, true},
-		"other namespace": {Unannounced{Namespaces: map[string]decision.Reason{"bank": r}}, false},
-		"cluster":         {Unannounced{Cluster: r}, true},
+		"workload":        {Unannounced{web: r}, true},
+		"other workload":  {Unannounced{{Namespace: "shop", Name: "db"}: r}, false},
+		"namespace":       {Unannounced{{Namespace: "shop"}: r}, true},
+		"other namespace": {Unannounced{{Namespace: "bank"}: r}, false},
+		"cluster":         {Unannounced{{}: r}, true},
 	} {
 		if got, held := c.u.Of(web); held != c.want || held && got != r {
 			t.Errorf("%s: held %t with %v, want %t", name, held, got, c.want)
@@ -37,7 +37,7 @@ func TestUnannounced_workloadNamespaceAndCluster_areHeld(t *testing.T) {
 // heldPlan returns the decisions on a Deployment whose actions cannot be announced.
 func heldPlan(mode cluster.Mode, change func(*World, *Budget)) []decision.Decision {
 	w, b := announceWorld(mode)
-	w.Unannounced.Namespaces = map[string]decision.Reason{"shop": {Code: decision.NotAnnounced, Text: "x"}}
+	w.Unannounced = Unannounced{{Namespace: "shop"}: {Code: decision.NotAnnounced, Text: "x"}}
 	change(&w, &b)
 	return Plan(noon, w, b)
 }

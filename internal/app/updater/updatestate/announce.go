@@ -71,7 +71,7 @@ func (r *Recorder) Unannounced(now time.Time) plan.Unannounced {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.isActive() {
-		return plan.Unannounced{}
+		return nil
 	}
 	return r.held.export(now)
 }

@@ -23,26 +23,26 @@ var (
 	holdStart  = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 )
 
-func (h *holds) isHeld(now time.Time, w cluster.Workload) bool {
+func (h holds) isHeld(now time.Time, w cluster.Workload) bool {
 	_, held := h.of(now, w)
 	return held
 }
 
 func TestHolds_oneObjectFails_onlyItsWorkloadWaits(t *testing.T) {
 	for _, slow := range []bool{false, true} {
-		h, now := newHolds(), holdStart
+		h, now := holds{}, holdStart
 		web := workloadIn("shop", 0)
 		for range 100 {
 			h.failed(now, web, "deployment-web-0", errRefused, slow)
 			if !h.isHeld(now, web) || h.isHeld(now, workloadIn("shop", 1)) || h.isHeld(now, workloadIn("other", 0)) {
 				t.Fatalf("slow %t at %v: %+v", slow, now, h)
 			}
-			now = h.objects[web].until
+			now = h[web].until
 		}
 		if r, _ := h.of(now.Add(-time.Second), web); !strings.Contains(r.Text, "UpdateState shop/deployment-web-0: ") || r.Code != decision.NotAnnounced {
 			t.Errorf("the reason is %+v", r)
 		}
-		if pause := h.objects[web].until.Sub(holdStart); pause > 101*stateBackoffMost || h.isHeld(now, web) {
+		if pause := h[web].until.Sub(holdStart); pause > 101*stateBackoffMost || h.isHeld(now, web) {
 			t.Errorf("the pauses take %v in total, held at the end: %t", pause, h.isHeld(now, web))
 		}
 	}
@@ -50,7 +50,7 @@ func TestHolds_oneObjectFails_onlyItsWorkloadWaits(t *testing.T) {
 
 func TestHolds_manyObjectsOfANamespaceFail_theNamespaceWaitsUntilOneIsStored(t *testing.T) {
 	for slow, objects := range map[bool]int{false: 20, true: 3} {
-		h, other := newHolds(), workloadIn("shop", 100)
+		h, other := holds{}, workloadIn("shop", 100)
 		for n := range objects {
 			if h.isHeld(holdStart, other) {
 				t.Errorf("slow %t: held after %d objects, want %d", slow, n, objects)
@@ -60,10 +60,10 @@ func TestHolds_manyObjectsOfANamespaceFail_theNamespaceWaitsUntilOneIsStored(t *
 		if !h.isHeld(holdStart, other) || h.isHeld(holdStart, workloadIn("bank", 0)) {
 			t.Errorf("slow %t: %+v, want that namespace shop is held", slow, h)
 		}
-		if got := h.export(holdStart); len(got.Workloads) != objects || len(got.Namespaces) != 1 || got.Cluster.Code != decision.Fits {
+		if got := h.export(holdStart); len(got) != objects+1 || got[cluster.Workload{Namespace: "shop"}].Code != decision.NotAnnounced {
 			t.Errorf("exported is %+v", got)
 		}
-		until := h.namespaces["shop"].until
+		until := h[cluster.Workload{Namespace: "shop"}].until
 		h.failed(until, workloadIn("shop", 0), "o", errRefused, slow)
 		if !h.isHeld(until.Add(stateBackoff), other) {
 			t.Errorf("slow %t: not held after the next failure, want a longer pause", slow)
@@ -76,7 +76,7 @@ func TestHolds_manyObjectsOfANamespaceFail_theNamespaceWaitsUntilOneIsStored(t *
 }
 
 func TestHolds_manyNamespacesHaveNoAnswer_allWaitUntilOneIsStored(t *testing.T) {
-	h, other := newHolds(), workloadIn("other", 0)
+	h, other := holds{}, workloadIn("other", 0)
 	for n := range clusterLimit {
 		if h.isHeld(holdStart, other) {
 			t.Errorf("held after %d namespaces, want %d", n, clusterLimit)
@@ -94,20 +94,20 @@ func TestHolds_manyNamespacesHaveNoAnswer_allWaitUntilOneIsStored(t *testing.T) 
 
 // The clock was set back, and what is kept is bounded.
 func TestHolds_clockIsSetBackOrTimePasses_nothingIsHeldOrKept(t *testing.T) {
-	h := newHolds()
+	h := holds{}
 	for n := range 1000 {
 		h.failed(holdStart, workloadIn(fmt.Sprint("ns-", n%10), n), "o", errRefused, n%2 == 0)
 	}
-	if early := holdStart.Add(-time.Hour); h.isHeld(early, workloadIn("ns-0", 0)) || len(h.export(early).Workloads)+len(h.export(early).Namespaces) > 0 {
+	if early := holdStart.Add(-time.Hour); h.isHeld(early, workloadIn("ns-0", 0)) || len(h.export(early)) > 0 {
 		t.Error("held after the clock was set back")
 	}
-	for _, s := range h.namespaces {
+	for _, s := range h {
 		if len(s.weights) > namespaceLimit {
 			t.Errorf("%d members are kept", len(s.weights))
 		}
 	}
 	h.forget(holdStart.Add(holdTTL + time.Hour))
-	if len(h.objects)+len(h.namespaces)+len(h.cluster.weights) > 0 {
+	if len(h) > 0 {
 		t.Errorf("%+v is kept", h)
 	}
 }

@@ -169,7 +169,7 @@ type stateWrite struct {
 // New returns a Recorder, before Load. Without a store it keeps nothing. If parallel is true, Save does not wait for its writes.
 func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
-		held:  newHolds(),
+		held:  holds{},
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
 		failures: map[cluster.Workload]attempt.Failures{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}}, batched: map[cluster.Workload]time.Time{},
 	}
@@ -212,7 +212,7 @@ func (r *Recorder) loadOnce(ctx context.Context) ([]ledger.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.loadAgainAt.IsZero() {
-		r.held = newHolds()
+		r.held = holds{}
 		r.log.Info("UpdateStates can be stored again")
 	}
 	r.loadAgainAt = time.Time{}
