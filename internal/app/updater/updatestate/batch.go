@@ -25,18 +25,11 @@ const (
 	endTimeout = 2 * time.Second
 )
 
-// A batch is an announcement of actions on many workloads, in the state of their namespace.
+// beginBatches prepares the announcements of actions on many workloads, in the state of their namespace.
 //
 // The first action on one of the workloads writes it, and the others wait for that. If the write fails, each workload is announced in its own
 // object. The outcomes of evictions are stored in the objects of the workloads after ledger.SettleTime. Most workloads have no records by
 // then, so that a burst of evictions costs a few writes, not two for each workload.
-type batch struct {
-	state   ledger.State  // of the namespace
-	started bool          // one action writes it; guarded by the mutex of the Recorder
-	done    chan struct{} // closed after the write
-	stored  bool          // set before done is closed
-}
-
 func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads []ledger.ActingWorkload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +39,7 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 	if r.ungrouped {
 		return
 	}
-	earlier := &batch{stored: true, started: true, done: make(chan struct{})} // that of a pass a short time ago
-	close(earlier.done)
+	earlier := &announcement{started: true, stored: true} // that of a pass a short time ago
 	groups := map[string][]ledger.ActingWorkload{}
 	seen := map[cluster.Workload]bool{}
 	for _, a := range workloads {
@@ -66,52 +58,12 @@ func (r *Recorder) beginBatches(now time.Time, record *ledger.Ledger, workloads 
 	maps.DeleteFunc(groups, func(_ string, group []ledger.ActingWorkload) bool { return len(group) < minBatch })
 	states := record.Announce(now, slices.Concat(slices.Collect(maps.Values(groups))...))
 	for namespace, group := range groups {
-		b := &batch{state: states[namespace], done: make(chan struct{})}
+		b := &announcement{state: states[namespace]}
 		for _, a := range group {
 			if !record.Announced(a.Workload).IsZero() {
 				r.batches[a.Workload] = b
+				b.together = append(b.together, a.Workload)
 			}
-		}
-	}
-}
-
-// announceBatch announces an action on a workload in the state of its namespace. It returns false if that is not possible.
-func (r *Recorder) announceBatch(ctx context.Context, now time.Time, w cluster.Workload) bool {
-	b := r.batches[w]
-	if b == nil {
-		return false
-	}
-	r.mu.Lock()
-	first := !b.started
-	b.started = true
-	r.mu.Unlock()
-	if first {
-		r.writeBatch(ctx, now, b)
-	}
-	<-b.done // at most for announceTimeout
-	return b.stored
-}
-
-// hasFailed reports whether the announcement was tried and is not stored.
-func (b *batch) hasFailed() bool {
-	select {
-	case <-b.done:
-		return !b.stored
-	default:
-		return false
-	}
-}
-
-func (r *Recorder) writeBatch(ctx context.Context, now time.Time, b *batch) {
-	defer close(b.done)
-	if b.stored = r.writeAnnouncement(ctx, now, &b.state) == nil; !b.stored {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for of, other := range r.batches {
-		if other == b {
-			r.batched[of] = now
 		}
 	}
 }

@@ -75,9 +75,9 @@ type Recorder struct {
 	drop     chan struct{}  // closed by the next save, to drop the writes of the last one that have not begun; nil if there are none
 	unsaved  time.Time      // of the first save whose writes have not begun
 
-	exported map[cluster.Workload]ledger.State // before the actions of this pass
-	newest   map[cluster.Workload]time.Time    // what an announcement of this pass says of a workload
-	batches  map[cluster.Workload]*batch       // workloads that this pass announces together
+	exported map[cluster.Workload]ledger.State  // before the actions of this pass
+	newest   map[cluster.Workload]time.Time     // what an announcement of this pass says of a workload
+	batches  map[cluster.Workload]*announcement // workloads that this pass announces together
 	turns    turns
 
 	mu          sync.Mutex                         // guards the following while pods are changed
@@ -265,7 +265,7 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 // Begin prepares the actions of a pass on workloads, which may contain duplicates.
 func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads []ledger.ActingWorkload) {
 	r.exported = map[cluster.Workload]ledger.State{}
-	r.batches = map[cluster.Workload]*batch{}
+	r.batches = map[cluster.Workload]*announcement{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
 	r.acting = map[cluster.Workload]*announcement{}
