@@ -96,8 +96,8 @@ func (l *evictionRecords) NewestToAnnounce(now time.Time, a ActingWorkload) time
 		newest = now.Truncate(time.Second).Add(-time.Second)
 	}
 	e, open := l.evictions[a.Workload]
-	if open && !e.judged && !e.newest.IsZero() && e.newest.Before(newest) {
-		return e.newest
+	if open && !e.Judged && !e.Newest.IsZero() && e.Newest.Before(newest) {
+		return e.Newest
 	}
 	return newest
 }

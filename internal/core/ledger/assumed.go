@@ -26,22 +26,22 @@ func (l *Ledger) assume(now time.Time) {
 
 func (l *evictionRecords) assumeEviction(now time.Time, w cluster.Workload, a announcement) {
 	stored, known := l.evictions[w]
-	if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.at.Before(a.since)) {
+	if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.At.Before(a.since)) {
 		return
 	}
-	next := eviction{at: a.since, newest: a.newest, assumed: true}
+	next := eviction{EvictionState: EvictionState{At: a.since, Newest: a.newest}, assumed: true}
 	if known {
 		next.before = stored.certain()
 	}
 	if next.before != nil {
-		next.ineffective = next.before.ineffective
+		next.Ineffective = next.before.Ineffective
 	}
 	l.evictions[w] = next
 }
 
 // certain returns the eviction if it was carried out, and otherwise the one before it; nil if there is none.
 func (e eviction) certain() *eviction {
-	if e.uncertain != "" || e.assumed {
+	if e.Uncertain != "" || e.assumed {
 		return e.before
 	}
 	return &e
@@ -55,7 +55,7 @@ func (l *evictionRecords) isAssumed(w cluster.Workload) bool { return l.eviction
 func (l *evictionRecords) specify(ds []decision.Decision) {
 	open := map[cluster.Workload]bool{}
 	for w, e := range l.evictions {
-		if e.assumed && e.with == nil {
+		if e.assumed && e.With == nil {
 			open[w] = true
 		}
 	}
@@ -65,11 +65,11 @@ func (l *evictionRecords) specify(ds []decision.Decision) {
 	for i := range ds {
 		d := &ds[i]
 		w := d.Pod.Workload()
-		if !open[w] || d.With == nil || !d.Pod.Created.After(l.evictions[w].newest) {
+		if !open[w] || d.With == nil || !d.Pod.Created.After(l.evictions[w].Newest) {
 			continue
 		}
 		e := l.evictions[w]
-		e.with = d.With
+		e.With = d.With
 		l.evictions[w] = e
 	}
 }
@@ -78,12 +78,12 @@ func (l *evictionRecords) specify(ds []decision.Decision) {
 func (l *evictionRecords) forgetAssumptions(now time.Time) {
 	for w, e := range l.evictions {
 		switch {
-		case !e.assumed || now.Sub(e.at) <= announcementTTL:
+		case !e.assumed || now.Sub(e.At) <= announcementTTL:
 		case e.before != nil:
 			l.evictions[w] = *e.before
 		default:
 			delete(l.evictions, w)
 		}
 	}
-	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.at) > attempt.HistoryTTL })
+	maps.DeleteFunc(l.evictions, func(_ cluster.Workload, e eviction) bool { return now.Sub(e.At) > attempt.HistoryTTL })
 }

@@ -68,7 +68,7 @@ func TestRestore_announcedEvictionWasNotSent_earlierBackoffStays(t *testing.T) {
 	pod := podsOf(1)[0]
 	for _, together := range []bool{false, true} {
 		l := New()
-		l.evictions[db] = eviction{at: noon.Add(-3 * time.Hour), newest: pod.Created.Add(-time.Hour), with: fits(100), ineffective: 3, judged: true}
+		l.evictions[db] = eviction{EvictionState: EvictionState{At: noon.Add(-3 * time.Hour), Newest: pod.Created.Add(-time.Hour), With: fits(100), Ineffective: 3, Judged: true}}
 		next := New()
 		next.Restore(noon.Add(time.Minute), announcedDB(l, together, pod.Created))
 		n, at := next.IneffectiveEvictions(db, next.Effective(wants(fits(100), pod)))
@@ -82,7 +82,7 @@ func TestRestore_announcedEvictionWasNotSent_earlierBackoffStays(t *testing.T) {
 		}
 		later := noon.Add(announcementTTL + time.Minute)
 		next.Learn(later, viewOf(1, pod), wants(fits(100), pod))
-		if e := next.evictions[db]; e.assumed || e.ineffective != 3 {
+		if e := next.evictions[db]; e.assumed || e.Ineffective != 3 {
 			t.Errorf("together %v: got %+v after the end of the announcement, want the eviction before", together, e)
 		}
 	}
@@ -101,7 +101,7 @@ func TestRestore_outcomeIsStored_announcementAddsNothing(t *testing.T) {
 	}
 	next := New()
 	next.Restore(noon.Add(time.Minute), states)
-	if e := next.evictions[db]; e.assumed || len(e.with) == 0 {
+	if e := next.evictions[db]; e.assumed || len(e.With) == 0 {
 		t.Errorf("got %+v, want the stored eviction", e)
 	}
 }
@@ -130,7 +130,7 @@ func TestExpect_afterAnAssumedEviction_itsReplacementCountsToo(t *testing.T) {
 			next.Done(noon.Add(6*time.Minute), attempt)
 		}
 		e := next.evictions[db]
-		if e.assumed || !refused && !e.newest.Equal(pods[0].Created) {
+		if e.assumed || !refused && !e.Newest.Equal(pods[0].Created) {
 			t.Errorf("without an answer %v: got %+v, want the creation time before the assumed eviction", refused, e)
 		}
 	}

@@ -18,20 +18,12 @@ import (
 
 // An eviction is the last eviction of a pod of a workload.
 type eviction struct {
-	at          time.Time
-	newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
-	with        []policy.Fitted // requests and limits that the replacement should get
-	ineffective int             // consecutive evictions without effect before this one
-	judged      bool            // the effect of this eviction is counted
-	unsized     *Unsized        // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
-	diagnosed   bool            // there was a dry run since
-	superseded  []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
-	previous    []policy.Fitted // the requests with which the evicted pod ran
-	asked       time.Time       // of the last dry run since that did not show whether a replacement would get the requests
-
-	uncertain string    // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	EvictionState
+	unsized   *Unsized  // the last dry run since: a replacement would not get the requests; nil if there was none, or it would
+	diagnosed bool      // there was a dry run since
+	asked     time.Time // of the last dry run since that did not show whether a replacement would get the requests
 	assumed   bool      // only the announcement of this eviction is known, see assume
-	before    *eviction // the last eviction whose outcome is certain, if this one is not; nil if there is none
+	before    *eviction // EvictionState.Before, which is set only in an exported state
 }
 
 // evictionRecords are the last eviction of each workload, and what is known of its effect.
@@ -71,13 +63,13 @@ func (d *Attempt) newest(now time.Time) time.Time {
 // again and again, each before it is known whether the replacement of the other one can be scheduled.
 func (l *evictionRecords) expect(now time.Time, d Attempt) {
 	last, open := l.evictions[d.Pod.Workload()]
-	next := eviction{at: now, newest: d.newest(now), with: d.With, ineffective: last.ineffective, previous: requestsOf(d.Pod)}
-	if open && !last.judged {
-		if last.assumed || sameRequests(last.with, d.With) {
-			next.newest = last.newest
-			next.superseded = last.superseded
+	next := eviction{EvictionState: EvictionState{At: now, Newest: d.newest(now), With: d.With, Ineffective: last.Ineffective, Previous: requestsOf(d.Pod)}}
+	if open && !last.Judged {
+		if last.assumed || sameRequests(last.With, d.With) {
+			next.Newest = last.Newest
+			next.Superseded = last.Superseded
 		} else {
-			next.superseded = last.with
+			next.Superseded = last.With
 		}
 	}
 	l.evictions[d.Pod.Workload()] = next
@@ -95,19 +87,19 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 	for workload, help := range effective {
 		e := l.evictions[workload]
 		switch {
-		case help && e.assumed && now.Before(e.at.Add(attempt.WatchDelay)): // the watch may not show the replacement yet
+		case help && e.assumed && now.Before(e.At.Add(attempt.WatchDelay)): // the watch may not show the replacement yet
 		case help && missing[workload]:
-			l.evictions[workload] = eviction{at: e.at, newest: e.newest, with: e.with, superseded: e.superseded, previous: e.previous}
+			l.evictions[workload] = eviction{EvictionState: EvictionState{At: e.At, Newest: e.Newest, With: e.With, Superseded: e.Superseded, Previous: e.Previous}}
 		case help:
 			helped = true
 			delete(l.evictions, workload)
-		case !e.judged:
+		case !e.Judged:
 			failed = true
 			e.assumed = false // now it is known
-			e.uncertain = ""
+			e.Uncertain = ""
 			e.before = nil
-			e.ineffective++
-			e.judged = true
+			e.Ineffective++
+			e.Judged = true
 			l.evictions[workload] = e
 		}
 	}
@@ -122,19 +114,19 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	if d.Pod.IsBoosted() {
 		return boostedHelp(e, d)
 	}
-	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.with)) {
+	if d.With == nil && (e.assumed || !hasRequests(d.Pod, e.With)) {
 		return false, false // nothing is recommended for it, for example because the update mode is Off now
 	}
 	_, resized := l.resizes[d.Pod.UID]
-	if e.judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
+	if e.Judged && (resized || l.isUnconfirmed(d.Pod) || d.Pod.IsResizing()) {
 		return false, true
 	}
 	p := withRunning(d.Pod)
-	asExpected := hasRequests(p, e.with)
+	asExpected := hasRequests(p, e.With)
 	asNow := hasRequests(p, d.With)
 	// A recommendation that comes later and happens to be the old size shows nothing: the replacement has it with and without an effect.
-	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.with)
-	if !shown && !e.judged && change.IsAsked(p, d.With) {
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.With)
+	if !shown && !e.Judged && change.IsAsked(p, d.With) {
 		return false, false
 	}
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
@@ -144,12 +136,12 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	}
 	// It may replace an earlier pod, whose recommendation was another one, or it got one in between. If podfit has resized it since, it was judged
 	// before, and its present requests do not show with which it was created.
-	isOther := e.superseded != nil && hasRequests(d.Pod, e.superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.with, d.With)
+	isOther := e.Superseded != nil && hasRequests(d.Pod, e.Superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.With, d.With)
 	return help, help || !isOther && !resized
 }
 
 // isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
-func (e *eviction) isAsBefore(p *cluster.Pod) bool { return sameRequests(requestsOf(p), e.previous) }
+func (e *eviction) isAsBefore(p *cluster.Pod) bool { return sameRequests(requestsOf(p), e.Previous) }
 
 // withRunning returns a pod with the requests and limits that its containers run with: the spec of a pod whose resize is not completed says
 // nothing about how the pod was created.
@@ -194,10 +186,10 @@ func isBetween(p *cluster.Pod, a, b []policy.Fitted) bool {
 // if it has the expected requests, or a recommendation from then until now. with is the present one, or nil if it is not known.
 func (l *evictionRecords) IsUnproven(p *cluster.Pod, with []policy.Fitted) bool {
 	e, open := l.evictions[p.Workload()]
-	if !open || e.judged || p.Node != "" || !p.Created.After(e.newest) || len(e.with) == 0 || change.IsAsked(p, e.with) {
+	if !open || e.Judged || p.Node != "" || !p.Created.After(e.Newest) || len(e.With) == 0 || change.IsAsked(p, e.With) {
 		return false
 	}
-	return e.isAsBefore(p) || !isBetween(p, e.with, with)
+	return e.isAsBefore(p) || !isBetween(p, e.With, with)
 }
 
 // boostedHelp is hasHelped for a replacement with a CPU startup boost. Its boosted CPU says nothing, and the end of the boost is no change
@@ -206,12 +198,12 @@ func boostedHelp(e *eviction, d *decision.Decision) (help, known bool) {
 	has := func(with []policy.Fitted) bool { return len(with) > 0 && hasRequests(unboosted(d.Pod, with), with) }
 	boostOnly := d.With == nil || d.Wanted.Code == decision.BoostOver
 	switch {
-	case e.with == nil && e.assumed, boostOnly && !has(e.with) && !has(d.With):
+	case e.With == nil && e.assumed, boostOnly && !has(e.With) && !has(d.With):
 		return false, false
 	case boostOnly:
 		return true, true
 	}
-	return has(e.with) && !has(d.With), true
+	return has(e.With) && !has(d.With), true
 }
 
 // IneffectiveEvictions returns the number of consecutive evictions of a workload without effect, and the time of the last one.
@@ -224,14 +216,14 @@ func (l *evictionRecords) IneffectiveEvictions(w cluster.Workload, effective map
 	switch {
 	case known && help:
 		return 0, time.Time{}
-	case known && !e.judged:
-		return e.ineffective + 1, e.at
+	case known && !e.Judged:
+		return e.Ineffective + 1, e.At
 	case e.assumed && e.before == nil:
 		return 0, time.Time{}
 	case e.assumed: // nothing shows that it was carried out
-		return e.before.ineffective, e.before.at
+		return e.before.Ineffective, e.before.At
 	}
-	return e.ineffective, e.at
+	return e.Ineffective, e.At
 }
 
 // hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.

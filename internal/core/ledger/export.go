@@ -169,12 +169,12 @@ func (l *refusalRecords) lastRelevantEviction(s *State) time.Time {
 func bounded(with []policy.Fitted) []policy.Fitted { return with[:min(len(with), maxContainerStates)] }
 
 func (e *eviction) export() *EvictionState {
-	out := &EvictionState{
-		At: e.at, Newest: e.newest, With: bounded(e.with), Ineffective: e.ineffective, Judged: e.judged, Uncertain: e.uncertain,
-		Superseded: bounded(e.superseded), Previous: bounded(e.previous),
-	}
+	out := e.EvictionState
+	out.With = bounded(out.With)
+	out.Superseded = bounded(out.Superseded)
+	out.Previous = bounded(out.Previous)
 	if e.before != nil {
 		out.Before = e.before.export()
 	}
-	return out
+	return &out
 }

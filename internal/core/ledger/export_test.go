@@ -122,7 +122,7 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		},
 	}})
 	e := l.evictions[web]
-	if !e.at.Equal(noon) || e.ineffective != attempt.MaxCount || e.before.ineffective != 0 || e.before.before != nil {
+	if !e.At.Equal(noon) || e.Ineffective != attempt.MaxCount || e.before.Ineffective != 0 || e.before.before != nil {
 		t.Errorf("eviction %+v", e)
 	}
 	if d := l.rescues[web]; !d.At.Equal(noon) || d.Memory != 0 || d.Again != attempt.MaxCount {

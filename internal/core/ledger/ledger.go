@@ -168,11 +168,11 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		w := d.Pod.Workload()
 		e, ok := l.evictions[w]
 		// Creation times are only compared with each other, because the API server's clock may differ.
-		if !ok || !d.Pod.Created.After(e.newest) {
+		if !ok || !d.Pod.Created.After(e.Newest) {
 			continue
 		}
-		if e.assumed && e.with == nil {
-			e.with = d.With
+		if e.assumed && e.With == nil {
+			e.With = d.With
 		}
 		help, known := l.hasHelped(&e, d)
 		if !known {
@@ -180,8 +180,8 @@ func (l *Ledger) Effective(ds []decision.Decision) map[cluster.Workload]bool {
 		}
 		if d.Pod.Node == "" && !d.Pod.IsBoosted() {
 			// An unscheduled pod has no wanted change, whether or not it has the expected requests.
-			help = change.IsAsked(d.Pod, e.with) || change.IsAsked(d.Pod, d.With)
-			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.with) || hasRequests(d.Pod, d.With)) {
+			help = change.IsAsked(d.Pod, e.With) || change.IsAsked(d.Pod, d.With)
+			if !help && d.Wanted.Code != decision.TooBigToPlace && (hasRequests(d.Pod, e.With) || hasRequests(d.Pod, d.With)) {
 				continue // a small difference may decide whether a node can hold it, which is not known yet
 			}
 		}

@@ -132,14 +132,13 @@ func (l *Ledger) restoreShortage(now time.Time, w cluster.Workload, s *ShortageS
 }
 
 func (e *EvictionState) restore(now time.Time) eviction {
-	out := eviction{
-		at: attempt.Past(now, e.At), newest: e.Newest, with: e.With, ineffective: attempt.Count(e.Ineffective), judged: e.Judged, uncertain: e.Uncertain,
-		superseded: e.Superseded, previous: e.Previous,
-	}
+	out := eviction{EvictionState: *e}
+	out.At = attempt.Past(now, e.At)
+	out.Ineffective = attempt.Count(e.Ineffective)
+	out.Before = nil
 	if e.Before != nil && !e.Before.At.IsZero() {
-		before := *e.Before
-		before.Before = nil // an eviction before one whose outcome is unknown has a known outcome
-		certain := before.restore(now)
+		certain := e.Before.restore(now)
+		certain.before = nil // an eviction before one whose outcome is unknown has a known outcome
 		out.before = &certain
 	}
 	return out

@@ -41,7 +41,7 @@ func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, n
 	w := d.Pod.Workload()
 	r := rounds[w]
 	if r.Count == 0 || d.Pod.Created.After(r.Newest) {
-		if r.Count == 0 || l.evictions[w].ineffective == 0 {
+		if r.Count == 0 || l.evictions[w].Ineffective == 0 {
 			r.Count++
 		}
 		r.Newest = cmp.Or(d.Newest, d.Pod.Created)

@@ -31,7 +31,7 @@ func TestLedger_rescueAndEvictionWithoutEffect_areNoRounds(t *testing.T) {
 	if got, ok := l.NextRescue(&next); !ok || got.Count != 3 || !got.At.Equal(noon.Add(time.Hour)) {
 		t.Errorf("the next rescue follows %+v (%t), want 3 rounds", got, ok)
 	}
-	l.evictions[db] = eviction{ineffective: 1}
+	l.evictions[db] = eviction{EvictionState: EvictionState{Ineffective: 1}}
 	q := *pod
 	q.Created = noon.Add(2 * time.Hour)
 	l.Done(noon.Add(2*time.Hour), Attempt{Pod: &q, Do: decision.Evict})

@@ -18,7 +18,7 @@ func (l *evictionRecords) expectUncertain(now time.Time, d Attempt) {
 	before, known := l.evictions[workload]
 	l.expect(now, d)
 	next := l.evictions[workload]
-	next.uncertain = d.Pod.UID
+	next.Uncertain = d.Pod.UID
 	if known {
 		next.before = before.certain()
 	}
@@ -32,7 +32,7 @@ func (l *evictionRecords) refute(now time.Time, ds []decision.Decision) {
 		workload := ds[i].Pod.Workload()
 		e, ok := l.evictions[workload]
 		switch {
-		case !ok || e.uncertain != ds[i].Pod.UID || now.Before(e.at.Add(attempt.WatchDelay)):
+		case !ok || e.Uncertain != ds[i].Pod.UID || now.Before(e.At.Add(attempt.WatchDelay)):
 		case e.before != nil:
 			l.evictions[workload] = *e.before
 		default:

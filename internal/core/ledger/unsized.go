@@ -27,14 +27,14 @@ type Unsized struct {
 // NeedsDryRun reports whether it must be checked before an eviction or surge of a pod of the workload whether a replacement would get the
 // recommended requests: the last eviction of the workload had no effect, or the last one in the cluster whose effect is known.
 func (l *evictionRecords) NeedsDryRun(w cluster.Workload) bool {
-	return l.doubt || l.evictions[w].ineffective > 0
+	return l.doubt || l.evictions[w].Ineffective > 0
 }
 
 // Undiagnosed reports whether the last eviction of a workload had no effect, and no dry run has shown why. It also returns the time of the
 // last dry run, which did not show it; zero if there was none.
 func (l *evictionRecords) Undiagnosed(w cluster.Workload) (asked time.Time, open bool) {
 	e := l.evictions[w]
-	return e.asked, e.judged && !e.diagnosed
+	return e.asked, e.Judged && !e.diagnosed
 }
 
 // DryRunFailed records a dry run that does not show whether a replacement would get the recommended requests, for example because podfit has
@@ -72,15 +72,15 @@ func (l *evictionRecords) DryRun(now time.Time, d Attempt, replacement *cluster.
 		return true
 	}
 	if !known {
-		e = eviction{newest: d.newest(now), with: d.With, ineffective: 1, judged: true}
+		e = eviction{EvictionState: EvictionState{Newest: d.newest(now), With: d.With, Ineffective: 1, Judged: true}}
 	}
 	if e.assumed { // the pods still need an eviction, and one would have no effect
 		e.assumed = false
 		e.before = nil
-		e.with = d.With
+		e.With = d.With
 	}
-	e.at = now
-	e.ineffective = max(e.ineffective, 1)
+	e.At = now
+	e.Ineffective = max(e.Ineffective, 1)
 	e.diagnosed = true
 	e.unsized = &Unsized{Failed: attempt.Shortened(failed)}
 	if replacement != nil {
