@@ -14,7 +14,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/integer"
-	"podfit.dev/podfit/internal/core/policy"
 )
 
 // A podRef identifies a pod of a record. The maps of the ledger have only its UID.
@@ -98,7 +97,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 	for uid, short := range l.lacking {
 		ref := l.pods[uid]
 		s := state(ref.workload)
-		short.UID, short.Name, short.With = uid, ref.name, bounded(short.With)
+		short.UID, short.Name = uid, ref.name
 		s.Shortages = append(s.Shortages, short)
 	}
 	for w, a := range l.headroom.All() {
@@ -124,7 +123,6 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		slices.SortFunc(s.Shortages, func(a, b ShortageState) int {
 			return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 		})
-		s.Shortages = s.Shortages[:min(len(s.Shortages), maxShortageStates)]
 		out = append(out, *s)
 	}
 	slices.SortFunc(out, func(a, b State) int { return a.Workload.Compare(b.Workload) })
@@ -134,7 +132,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *State) {
 	add := func(uid string, p PodState) {
 		ref := l.pods[uid]
-		p.UID, p.Name, p.With = uid, ref.name, bounded(p.With)
+		p.UID, p.Name = uid, ref.name
 		s := state(ref.workload)
 		s.Pods = append(s.Pods, p)
 	}
@@ -149,9 +147,7 @@ func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *Stat
 	for key, r := range l.refusals {
 		counted := r
 		counted.Attempts = l.attemptsOf(l.pods[key.uid].workload, r)
-		failed := r.FailedState
-		failed.OverQuota = bounded(r.OverQuota)
-		add(key.uid, PodState{Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With, Failed: &failed})
+		add(key.uid, PodState{Do: key.do, At: r.At, Next: counted.Until(b), Attempts: r.Attempts, With: r.With, Failed: &r.FailedState})
 	}
 }
 
@@ -166,13 +162,8 @@ func (l *refusalRecords) lastRelevantEviction(s *State) time.Time {
 	return time.Time{}
 }
 
-func bounded(with []policy.Fitted) []policy.Fitted { return with[:min(len(with), maxContainerStates)] }
-
 func (e *eviction) export() *EvictionState {
 	out := e.EvictionState
-	out.With = bounded(out.With)
-	out.Superseded = bounded(out.Superseded)
-	out.Previous = bounded(out.Previous)
 	if e.before != nil {
 		out.Before = e.before.export()
 	}

@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +17,11 @@ import (
 )
 
 // The state of a workload is bounded. The most recent attempts are kept.
-func TestExport_manyPodsAndContainers_stateIsBounded(t *testing.T) {
+func TestExport_manyPods_stateIsBounded(t *testing.T) {
 	l := New()
 	pods := podsOf(2 * maxPodStates)
 	for i, p := range pods {
 		d := Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict}
-		for j := range 2 * maxContainerStates {
-			d.With = append(d.With, policy.Fitted{Container: fmt.Sprint("c", j)})
-		}
 		l.Refused(noon.Add(time.Duration(i)*time.Second), d, decision.Refusal{Kind: decision.Denied, Text: strings.Repeat("long ", 1000)}, 0)
 		l.addPending(noon, d)
 	}
@@ -36,9 +32,6 @@ func TestExport_manyPodsAndContainers_stateIsBounded(t *testing.T) {
 	s := states[0]
 	if len(s.Pods) != maxPodStates || s.Omitted != len(pods)-maxPodStates || s.Pods[0].Name != pods[len(pods)-1].Name {
 		t.Errorf("%d pods, %d omitted, first is %s", len(s.Pods), s.Omitted, s.Pods[0].Name)
-	}
-	if n := len(s.Pods[0].With); n != maxContainerStates {
-		t.Errorf("%d containers, want %d", n, maxContainerStates)
 	}
 	if n := len(s.Pods[0].Failed.Text); n > attempt.MaxText+len("…") {
 		t.Errorf("text of %d bytes", n)
@@ -73,13 +66,13 @@ func TestLedger_deletionsAndSteps_areRestored(t *testing.T) {
 	}
 }
 
-func TestLedger_manyShortages_mostRecentAreStored(t *testing.T) {
-	l, pods := New(), podsOf(3*maxShortageStates)
+func TestLedger_manyShortages_mostRecentAreFirst(t *testing.T) {
+	l, pods := New(), podsOf(30)
 	for i, p := range pods {
 		l.Done(noon.Add(time.Duration(i)*time.Second), Attempt{Pod: p, Autoscaler: vpa, Do: decision.Resize, Part: true})
 	}
 	s := l.Export(delays)[0]
-	if n := len(s.Shortages); n != maxShortageStates || s.Shortages[0].UID != pods[3*maxShortageStates-1].UID {
+	if n := len(s.Shortages); n != len(pods) || s.Shortages[0].UID != pods[n-1].UID {
 		t.Errorf("%d shortages, the first is of pod %s", n, s.Shortages[0].UID)
 	}
 }

@@ -140,13 +140,12 @@ type ShortageState struct {
 	Moves     int             // pods that were evicted to make room
 }
 
-// Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart.
+// Bounds of a State. What exceeds them is left out, the oldest first, and counts as never tried after a restart. Stored objects have further
+// bounds, see v1alpha1.UpdateStateStatus.
 const (
-	maxPodStates       = 50 // per workload
-	maxPendingStates   = 4  // controllers per workload
-	maxEvictedPods     = 30 // per controller
-	maxContainerStates = 32 // per attempt
-	maxShortageStates  = 10 // per workload
+	maxPodStates     = 50 // per workload
+	maxPendingStates = 4  // controllers per workload
+	maxEvictedPods   = 30 // per controller
 )
 
 // LastAction returns the time of the last action on a pod that was carried out, or may have been, and of the last change of a canary; zero

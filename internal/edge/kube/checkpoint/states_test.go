@@ -335,6 +335,33 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 	}
 }
 
+// The first containers and shortages of a state are stored, up to the limits of the CRD.
+func TestStates_moreRecordsThanAllowed_firstAreStored(t *testing.T) {
+	var with []policy.Fitted
+	for i := range 2 * v1alpha1.MaxRequestedSizes {
+		with = append(with, policy.Fitted{Container: fmt.Sprint("c", i)})
+	}
+	state := ledger.State{Workload: deployment("web"), Eviction: &ledger.EvictionState{At: noon, With: with, Superseded: with, Previous: with}}
+	for i := range 2 * v1alpha1.MaxRoomShortages {
+		state.Shortages = append(state.Shortages, ledger.ShortageState{UID: fmt.Sprint("uid-", i), Since: noon, With: with})
+	}
+	state.Pods = []ledger.PodState{{UID: "uid", Do: decision.Resize, At: noon, With: with, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.DeniedByQuota}, OverQuota: with}}}
+	f := kubetest.NewFakeAPI(t)
+	mustStore(t, newStates(t, f, StorageOptions{}), state)
+	got := loadStates(t, newStates(t, f, StorageOptions{}))[state.Workload]
+	stored := with[:v1alpha1.MaxRequestedSizes]
+	for _, sizes := range []*[]policy.Fitted{&state.Eviction.With, &state.Eviction.Superseded, &state.Eviction.Previous, &state.Pods[0].With, &state.Pods[0].Failed.OverQuota} {
+		*sizes = stored
+	}
+	state.Shortages = state.Shortages[:v1alpha1.MaxRoomShortages]
+	for i := range state.Shortages {
+		state.Shortages[i].With = stored
+	}
+	if diff := cmp.Diff(state, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // smaller returns pods with one container.
 func smaller(pods []ledger.PodState) (out []ledger.PodState) {
 	for _, p := range pods {
