@@ -301,9 +301,7 @@ func (c *Counter) addSpends(groups map[cluster.Workload]*Group, pods []*cluster.
 		return
 	}
 	for _, p := range pods {
-		g := groups[p.Controller]
-		if g != nil && !p.Deleting && p.Node != "" && c.isAvailable(p) && c.HasSpent(p, Serving) &&
-			!c.Ledger.IsEvicted(c.Now, p) && !c.Ledger.MayBeEvicted(c.Now, p) {
+		if g := groups[p.Controller]; g != nil && c.IsInSpent(p) {
 			g.Spent++
 		}
 	}
@@ -313,6 +311,11 @@ func (c *Counter) addSpends(groups map[cluster.Workload]*Group, pods []*cluster.
 	for controller, g := range groups {
 		g.Revived = c.revived[controller]
 	}
+}
+
+// IsInSpent reports whether the change of an available pod by an earlier pass is a part of Group.Spent.
+func (c *Counter) IsInSpent(p *cluster.Pod) bool {
+	return !p.Deleting && p.Node != "" && c.isAvailable(p) && c.HasSpent(p, Serving) && !c.Ledger.IsEvicted(c.Now, p) && !c.Ledger.MayBeEvicted(c.Now, p)
 }
 
 // IsAwaited reports whether evicted pods of a group have no replacement yet, or one is evicted in this pass to test whether it is replaced.

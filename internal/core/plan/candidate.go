@@ -348,7 +348,12 @@ func (t *candidate) overBudget() (decision.Reason, bool) {
 	if t.isFirst() {
 		g.Replaced-- // not all: if the replacements are missing for another reason, one pod more is lost, and no other one
 	}
-	if resized || t.hasSpent() || g.MayChange(h) {
+	again := t.hasSpent()
+	if again && t.counter.IsInSpent(t.d.Pod) {
+		again = false // the earlier change may have had no effect, and other pods may be down since
+		g.Spent--
+	}
+	if resized || again || g.MayChange(h) {
 		return decision.Reason{}, false
 	}
 	return t.g.Reason(h), true

@@ -264,6 +264,17 @@ var known = map[string]*world{
 		},
 	},
 
+	// The nodes refuse the resizes of three pods, and two others are OOM-killed before the three are evicted instead.
+	"nodes refuse resizes of pods of a StatefulSet, and others are OOM-killed meanwhile": {
+		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
+			grow("InPlaceOrRecreate", 6).with(func(w *workload) {
+				w.StatefulSet, w.Restart, w.Start, w.Reset, w.Resizing.How = true, true, 1, &window{To: 2}, "infeasible"
+				w.Advice = append(w.Advice, advice{At: 49, Target: size{300, 300}})
+				w.OOM = outOfMemory{NeedMB: 601, Seconds: 115}
+			}),
+		},
+	},
+
 	// No pods are lost to a quota.
 	"a quota rejects each resize":                day(workload{Mode: "InPlaceOrRecreate", Replicas: 10, Template: size{100, 128}, Advice: []advice{{Target: size{500, 128}}}}.with(quota(100))),
 	"a quota rejects the resize of the last pod": day(grow("InPlaceOrRecreate", 4).with(quota(2000))),
