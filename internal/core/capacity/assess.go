@@ -113,21 +113,16 @@ func assessPool(now time.Time, p *Pool, h *History, s *Settings) PoolPlan {
 }
 
 // An Advice is what to do about a pool.
-type Advice uint8
+type Advice string
 
 // The values of Advice, the most urgent last.
 const (
-	Wait       Advice = iota // nothing is to be done now
-	Unforeseen               // there is no forecast
-	OrderLater               // order by the order-by date
-	GiveBack                 // do not order: recoverable requests suffice
-	OrderNow                 // the order-by date is today or past
+	Wait       Advice = "Wait"       // nothing is to be done now
+	Unforeseen Advice = "NoForecast" // there is no forecast
+	OrderLater Advice = "OrderLater" // order by the order-by date
+	GiveBack   Advice = "GiveBack"   // do not order: recoverable requests suffice
+	OrderNow   Advice = "OrderNow"   // the order-by date is today or past
 )
-
-var adviceNames = [...]string{"Wait", "NoForecast", "OrderLater", "GiveBack", "OrderNow"}
-
-// String returns the name of the advice.
-func (a Advice) String() string { return nameOf(adviceNames[:], a) }
 
 func adviceFor(r *ResourcePlan, today Day) Advice {
 	full := r.Outlook.Crossing(1)
@@ -153,7 +148,7 @@ func (r *ResourcePlan) AdviceText() string {
 	case Wait:
 		return fmt.Sprintf("nothing to do: 100 %% not within %d days", r.Outlook.Reach)
 	case Unforeseen:
-		return r.Outlook.Shortage.String()
+		return string(r.Outlook.Shortage)
 	case OrderLater:
 		return "order by " + r.Outlook.OrderBy.String() + r.givesBack()
 	case GiveBack:

@@ -29,25 +29,17 @@ type Input struct {
 	Now        time.Time
 }
 
-// A Shortage is the reason why there is no forecast.
-type Shortage uint8
+// A Shortage is the reason why there is no forecast, for people.
+type Shortage string
 
 // The shortages.
 const (
-	NoShortage  Shortage = iota
-	TooFewDays           // fewer than 14 days have values
-	Outdated             // the last week has no values
-	NoCapacity           // there is no schedulable node
-	TooManyGaps          // too few days in the last 28 have values
+	NoShortage  Shortage = ""
+	TooFewDays  Shortage = "not enough history: a forecast needs 14 days"
+	Outdated    Shortage = "not enough history: the last 7 days have no values"
+	NoCapacity  Shortage = "no schedulable capacity"
+	TooManyGaps Shortage = "not enough history: most of the last 28 days have no values"
 )
-
-// String returns a text for people.
-func (s Shortage) String() string {
-	return [...]string{
-		NoShortage: "", TooFewDays: "not enough history: a forecast needs 14 days", NoCapacity: "no schedulable capacity",
-		Outdated: "not enough history: the last 7 days have no values", TooManyGaps: "not enough history: most of the last 28 days have no values",
-	}[s]
-}
 
 // An Outlook is the forecast of a resource of a pool.
 type Outlook struct {
@@ -64,20 +56,15 @@ type Outlook struct {
 }
 
 // A State is the relation of requests to a threshold.
-type State uint8
+type State string
 
 // The states.
 const (
-	Unknown   State = iota // there is no forecast
-	Above                  // requests are at the threshold or above it
-	Ahead                  // requests reach it on a day of the range
-	NotWithin              // requests do not reach it within the reach of the forecast
+	Unknown   State = "Unknown"   // there is no forecast
+	Above     State = "Above"     // requests are at the threshold or above it
+	Ahead     State = "Ahead"     // requests reach it on a day of the range
+	NotWithin State = "NotWithin" // requests do not reach it within the reach of the forecast
 )
-
-// String returns the name of the state.
-func (s State) String() string { return nameOf(stateNames[:], s) }
-
-var stateNames = [...]string{"Unknown", "Above", "Ahead", "NotWithin"}
 
 // A Crossing is when requests reach a threshold.
 type Crossing struct {
@@ -113,7 +100,7 @@ func (o Outlook) against(in *Input) Outlook {
 	today := DayOf(in.Now)
 	o.Low, o.Middle, o.High = lowered(o.Low, in.Less), lowered(o.Middle, in.Less), lowered(o.High, in.Less)
 	for _, share := range in.Thresholds {
-		c := Crossing{Threshold: share}
+		c := Crossing{Threshold: share, State: Unknown}
 		limit := share * in.Capacity
 		switch {
 		case hasCapacity(in) && in.Requested-in.Less >= limit:

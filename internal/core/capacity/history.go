@@ -44,7 +44,7 @@ type Growth struct {
 }
 
 func (g *Growth) of(c Cause) *cluster.Resources {
-	return [...]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}[c]
+	return map[Cause]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}[c]
 }
 
 // Add returns the sum of two growths.
@@ -58,34 +58,18 @@ func (g Growth) Explained(res cluster.Resource) int64 {
 }
 
 // A Cause is why the requests of a workload changed.
-type Cause uint8
+type Cause string
 
 // The causes.
 const (
-	Arrived Cause = iota
-	Left
-	Scaled  // it has more or fewer pods
-	Resized // its pods have other requests
+	Arrived Cause = "Arrived"
+	Left    Cause = "Left"
+	Scaled  Cause = "Scaled"  // it has more or fewer pods
+	Resized Cause = "Resized" // its pods have other requests
 )
 
-var causeNames = [...]string{"Arrived", "Left", "Scaled", "Resized"}
-
-// String returns the name of the cause.
-func (c Cause) String() string { return nameOf(causeNames[:], c) }
-
-// nameOf returns the name of a value, "Unknown" if it has none.
-func nameOf[T ~uint8](names []string, v T) string {
-	if int(v) < len(names) {
-		return names[v]
-	}
-	return "Unknown"
-}
-
-// ParseCause returns the cause with a name.
-func ParseCause(name string) (Cause, bool) {
-	i := slices.Index(causeNames[:], name)
-	return Cause(max(i, 0)), i >= 0
-}
+// Causes are all causes, in the order of the changes of a workload on one day.
+var Causes = []Cause{Arrived, Left, Scaled, Resized}
 
 // A Change is a change of the requests of a workload on a day.
 type Change struct {
@@ -243,7 +227,7 @@ func LargestChanges(all []Change, n int) []Change {
 	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(weight(b.Amount), weight(a.Amount)) })
 	out = slices.Clone(out[:min(n, len(out))]) // does not keep the memory of the others
 	slices.SortStableFunc(out, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), a.Workload.Compare(b.Workload), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(cmp.Compare(a.Day, b.Day), a.Workload.Compare(b.Workload), cmp.Compare(slices.Index(Causes, a.Cause), slices.Index(Causes, b.Cause)))
 	})
 	return out
 }

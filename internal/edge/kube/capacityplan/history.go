@@ -139,8 +139,8 @@ func loadHistory(p *v1alpha1.CapacityPoolStatus) *capacity.History {
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		day, ok := capacity.ParseDay(c.Day)
-		cause, known := capacity.ParseCause(c.Cause)
-		if ok && known {
+		cause := capacity.Cause(c.Cause)
+		if ok && slices.Contains(capacity.Causes, cause) {
 			out.Changes = append(out.Changes, capacity.Change{Day: day, Cause: cause, Workload: workloadOf(&c.Workload), Amount: amountsOf(&c.Workload)})
 		}
 	}

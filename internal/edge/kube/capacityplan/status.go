@@ -78,7 +78,7 @@ func poolStatus(p *capacity.PoolPlan) v1alpha1.CapacityPoolStatus {
 		CPU: resourceStatus(&p.Resources[0]), Memory: resourceStatus(&p.Resources[1]),
 	}
 	out.Changes = cluster.Each(p.Changes, func(c *capacity.Change) v1alpha1.CapacityChange {
-		return v1alpha1.CapacityChange{Day: c.Day.String(), Cause: c.Cause.String(), Workload: storeWorkload(c.Workload, 0, c.Amount)}
+		return v1alpha1.CapacityChange{Day: c.Day.String(), Cause: string(c.Cause), Workload: storeWorkload(c.Workload, 0, c.Amount)}
 	})
 	return out
 }
@@ -88,7 +88,7 @@ func resourceStatus(r *capacity.ResourcePlan) v1alpha1.CapacityResource {
 	out := v1alpha1.CapacityResource{
 		Capacity: *quantity(res, r.Capacity), CapacityWithoutLargestNode: *quantity(res, r.WithoutLargest), Requested: *quantity(res, r.Requested),
 		Recoverable: *quantity(res, r.Recoverable), RecoverableWorkloads: int32(r.GiveBack),
-		OrderBy: r.Outlook.OrderBy.String(), ForecastDays: int32(r.Outlook.Reach), Advice: r.Advice.String(), Message: wording.Shortened(r.AdviceText(), maxMessage),
+		OrderBy: r.Outlook.OrderBy.String(), ForecastDays: int32(r.Outlook.Reach), Advice: string(r.Advice), Message: wording.Shortened(r.AdviceText(), maxMessage),
 	}
 	if r.UsedKnown {
 		out.Used = quantity(res, r.Used)
@@ -98,7 +98,7 @@ func resourceStatus(r *capacity.ResourcePlan) v1alpha1.CapacityResource {
 	}
 	for _, c := range r.Outlook.Crossings {
 		out.Thresholds = append(out.Thresholds, v1alpha1.CapacityThreshold{
-			Percent: percent(c.Threshold), State: c.State.String(), Since: c.Since.String(),
+			Percent: percent(c.Threshold), State: string(c.State), Since: c.Since.String(),
 			Earliest: c.Earliest.String(), Expected: c.Expected.String(), Latest: c.Latest.String(),
 		})
 	}
@@ -149,7 +149,7 @@ func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition 
 				lost = append(lost, fmt.Sprintf("%s: requested %s, %s remain without the largest node", name, wording.Rounded(r.Resource, r.Requested), wording.Rounded(r.Resource, r.WithoutLargest)))
 			}
 			if r.Outlook.Shortage != capacity.NoShortage {
-				unforeseen = append(unforeseen, name+": "+r.Outlook.Shortage.String())
+				unforeseen = append(unforeseen, name+": "+string(r.Outlook.Shortage))
 			}
 		}
 	}

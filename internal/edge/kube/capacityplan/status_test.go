@@ -41,7 +41,7 @@ func historyOf(days, workloads, nameLength int) *capacity.History {
 		w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: strings.Repeat("n", min(nameLength, 63)), Name: fmt.Sprintf("%0*d", nameLength, i)}
 		h.Loads = append(h.Loads, capacity.Load{Workload: w, Pods: 3, Requests: cluster.Amounts(int64(1000+i), int64(i+1)<<20)})
 		if i < capacity.MostChanges {
-			h.Changes = append(h.Changes, capacity.Change{Day: today, Workload: w, Cause: capacity.Cause(i % 4), Amount: cluster.Amounts(int64(100+i), 1<<30)})
+			h.Changes = append(h.Changes, capacity.Change{Day: today, Workload: w, Cause: capacity.Causes[i%4], Amount: cluster.Amounts(int64(100+i), 1<<30)})
 		}
 	}
 	return h

@@ -133,7 +133,7 @@ func poolOf(p *core.PoolPlan) documentPool {
 
 func changeOf(c *core.Change) documentChange {
 	return documentChange{
-		Day: c.Day.String(), Cause: c.Cause.String(), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
+		Day: c.Day.String(), Cause: string(c.Cause), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
 	}
 }
 
@@ -143,7 +143,7 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		Capacity: res.InUnits(r.Capacity), WithoutLargest: res.InUnits(r.WithoutLargest), Requested: res.InUnits(r.Requested),
 		Recoverable: res.InUnits(r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
 		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
-		Shortage: r.Outlook.Shortage.String(), Advice: r.Advice.String(), Message: r.AdviceText(),
+		Shortage: string(r.Outlook.Shortage), Advice: string(r.Advice), Message: r.AdviceText(),
 		Steps: cluster.Each(r.Outlook.Steps, func(s *core.Step) documentStep { return documentStep{s.Day.String(), res.InUnits(int64(s.Amount))} }),
 	}
 	if r.Recoverable > 0 {
@@ -171,7 +171,7 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 func thresholdsOf(o *core.Outlook) []v1alpha1.CapacityThreshold {
 	return cluster.Each(o.Crossings, func(c *core.Crossing) v1alpha1.CapacityThreshold {
 		return v1alpha1.CapacityThreshold{
-			Percent: int32(100*c.Threshold + 0.5), State: c.State.String(), Since: c.Since.String(),
+			Percent: int32(100*c.Threshold + 0.5), State: string(c.State), Since: c.Since.String(),
 			Earliest: c.Earliest.String(), Expected: c.Expected.String(), Latest: c.Latest.String(),
 		}
 	})

@@ -182,7 +182,7 @@ func causes(p *core.PoolPlan) string {
 		if c.Amount.Amount(res) < 0 {
 			sign = ""
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(c.Cause.String()), sign, wording.Rounded(res, c.Amount.Amount(res)), c.Day))
+		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(string(c.Cause)), sign, wording.Rounded(res, c.Amount.Amount(res)), c.Day))
 	}
 	if len(parts) == 0 {
 		return ""
