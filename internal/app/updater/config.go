@@ -103,7 +103,7 @@ func Defaults() Config {
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
-		Mover: surge.ForRoom.String(),
+		Mover: string(surge.ForRoom),
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
@@ -203,8 +203,7 @@ func (c *Config) ValidateOwn() error {
 	_, ok := room.ParseAllowed(c.MakeRoom)
 	errs.AddIf(!ok, "--make-room must be off, shrink, split or move, got %q", c.MakeRoom)
 	errs.AddIf(!slices.Contains([]string{preemptionAuto, preemptionOn, preemptionOff}, c.ResizePreemption), "--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption)
-	_, ok = surge.ParseMover(c.Mover)
-	errs.AddIf(!ok, "--mover must be evict, room or surge, got %q", c.Mover)
+	errs.AddIf(!surge.Mover(c.Mover).IsValid(), "--mover must be evict, room or surge, got %q", c.Mover)
 	errs.AddIf(c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk, "--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction)
 	errs.AddIf(c.PlaceholderImage == "", "--placeholder-image must not be empty")
 	errs.AddIf(c.ProvisioningClass == "", "--provisioning-class must not be empty")

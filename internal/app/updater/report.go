@@ -323,7 +323,7 @@ func (r *reporter) annotations(served []*cluster.Autoscaler) {
 			r.log.Warn("The annotation podfit.dev/make-room is invalid, so --make-room applies; it must be off, shrink, split or move",
 				slog.String("vpa", a.Key.String()), slog.String("used", a.MakeRoom))
 		}
-		if _, valid := surge.ParseMover(a.Mover); isNew(a, "mover", a.Mover, valid) {
+		if isNew(a, "mover", a.Mover, surge.Mover(a.Mover).IsValid()) {
 			r.log.Warn("The annotation podfit.dev/mover is invalid, so --mover applies; it must be evict, room or surge",
 				slog.String("vpa", a.Key.String()), slog.String("used", a.Mover))
 		}

@@ -37,7 +37,7 @@ var features = []feature{
 	},
 	featureSurges: {
 		"surges", kube.Right{Verb: "patch", Group: "apps", Resource: "deployments"}, "pods are evicted instead of surged, as with --mover=evict",
-		func(c *Config) bool { return c.Mover != surge.ByEviction.String() },
+		func(c *Config) bool { return c.Mover != string(surge.ByEviction) },
 	},
 	featureTargets: {
 		"hpa-targets", kube.Right{Verb: "patch", Group: "autoscaling", Resource: "horizontalpodautoscalers"},

@@ -499,7 +499,7 @@ func TestSurge_withAnHPAOrByDefault_podsAreEvicted(t *testing.T) {
 
 func TestSurge_annotationSurge_overridesTheFlag(t *testing.T) {
 	y := newSurgeCluster(t, 3)
-	y.config.Mover, y.autoscalers[0].Mover = surge.ByEviction.String(), "surge"
+	y.config.Mover, y.autoscalers[0].Mover = string(surge.ByEviction), "surge"
 	y.run(60)
 	y.checkEnd(3, 3)
 }
@@ -689,7 +689,7 @@ func TestSurge_rolloutUndoRemovesTheRecord_replicasAreSetBack(t *testing.T) {
 // of the record plus one.
 func TestSurge_rolloutUndoRestoresAnOldRecord_replicasStay(t *testing.T) {
 	y := newSurgeCluster(t, 3)
-	y.config.Mover = surge.ByEviction.String()
+	y.config.Mover = string(surge.ByEviction)
 	y.autoscalers = nil
 	y.deployment.Recorded, y.deployment.Foreign = true, true
 	y.deployment.Surge = &cluster.Surge{Replicas: 2, Pod: "gone", UID: "gone", Deadline: y.now.Add(-time.Hour)}

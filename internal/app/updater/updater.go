@@ -263,7 +263,7 @@ func (c *Config) budget() plan.Budget {
 	b.BackoffMax = max(b.BackoffMax, c.EvictionBackoff)
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
-	b.Mover, _ = surge.ParseMover(c.Mover)
+	b.Mover = surge.Mover(c.Mover)
 	b.InPlace = c.Gates.On(process.InPlaceGate)
 	b.PerVPAConfig = c.Gates.On(process.PerVPAConfig)
 	b.StartupBoost = c.Gates.On(process.CPUStartupBoost)

@@ -4,7 +4,6 @@
 package surge
 
 import (
-	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/attempt"
@@ -14,25 +13,17 @@ import (
 )
 
 // A Mover selects how pods are replaced (--mover).
-type Mover uint8
+type Mover string
 
 // The movers.
 const (
-	ByEviction Mover = iota // always by an eviction
-	ForRoom                 // by a surge, if the pod moves to make room (--make-room=move)
-	BySurge                 // by a surge
+	ByEviction Mover = "evict" // always by an eviction
+	ForRoom    Mover = "room"  // by a surge, if the pod moves to make room (--make-room=move)
+	BySurge    Mover = "surge" // by a surge
 )
 
-var moverNames = [...]string{"evict", "room", "surge"}
-
-// String returns the value of the flag.
-func (m Mover) String() string { return moverNames[m] }
-
-// ParseMover returns the mover with a name, and false if there is none.
-func ParseMover(name string) (Mover, bool) {
-	i := slices.Index(moverNames[:], name)
-	return Mover(max(i, 0)), i >= 0
-}
+// IsValid reports whether there is such a mover.
+func (m Mover) IsValid() bool { return m == ByEviction || m == ForRoom || m == BySurge }
 
 // State is the surges of the cluster. Without it, pods are only evicted.
 type State struct {
@@ -73,7 +64,7 @@ type Gate struct {
 func (g *Gate) Replaces(d *decision.Decision, forRoom bool) bool {
 	mover := g.Mover
 	p := d.Pod
-	if own, ok := ParseMover(d.Autoscaler.Mover); ok {
+	if own := Mover(d.Autoscaler.Mover); own.IsValid() {
 		mover = own
 	}
 	switch {

@@ -30,15 +30,10 @@ func gateOf(mover Mover) *Gate {
 	return &Gate{Now: noon, State: state, Mover: mover, Pods: pods, Ledger: ledger.New(), Delays: &delays}
 }
 
-func TestParseMover_everyName_isRead(t *testing.T) {
-	for m, name := range map[Mover]string{ByEviction: "evict", ForRoom: "room", BySurge: "surge"} {
-		if got, ok := ParseMover(name); !ok || got != m || m.String() != name {
-			t.Errorf("%s: %d, %v, written as %s", name, got, ok, m)
-		}
-	}
-	for _, name := range []string{"", "Surge", "delete"} {
-		if _, ok := ParseMover(name); ok {
-			t.Errorf("%q is a mover", name)
+func TestMover_otherNames_areInvalid(t *testing.T) {
+	for name, want := range map[string]bool{"evict": true, "room": true, "surge": true, "": false, "Surge": false, "always": false} {
+		if got := Mover(name).IsValid(); got != want {
+			t.Errorf("%q is valid: %t, want %t", name, got, want)
 		}
 	}
 }
