@@ -135,7 +135,7 @@ func TestRegistrations_freeze_isShownWhereItMayBeRead(t *testing.T) {
 		}
 		facts.Now = time.Now()
 		updater := overview.HealthOf(&facts)[1]
-		if got := updater.Condition.String() + ": " + updater.Text; !strings.HasPrefix(got, tt.want) {
+		if got := string(updater.Condition) + ": " + updater.Text; !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

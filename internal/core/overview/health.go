@@ -14,24 +14,16 @@ import (
 )
 
 // A Condition says whether a part of podfit works.
-type Condition uint8
+type Condition string
 
 // The conditions.
 const (
-	NotKnown Condition = iota
-	Healthy
-	Late    // it works, but not as it should
-	Failing // it does not work
-	Frozen  // it works, and a person has stopped all changes
+	NotKnown Condition = "unknown"
+	Healthy  Condition = "healthy"
+	Late     Condition = "late"    // it works, but not as it should
+	Failing  Condition = "failing" // it does not work
+	Frozen   Condition = "frozen"  // it works, and a person has stopped all changes
 )
-
-// String returns the name of the condition.
-func (c Condition) String() string {
-	return [...]string{"unknown", "healthy", "late", "failing", "frozen"}[c]
-}
-
-// MarshalText returns the name of the condition, for JSON.
-func (c Condition) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // A Part is the health of a part of podfit.
 type Part struct {

@@ -59,7 +59,7 @@ func (p *page) Summary() (out []overview.Part) {
 			}
 		}
 		if len(names) > 0 {
-			out = append(out, overview.Part{Condition: condition, Text: strings.Join(names, ", ") + " " + condition.String()})
+			out = append(out, overview.Part{Condition: condition, Text: strings.Join(names, ", ") + " " + string(condition)})
 		}
 	}
 	return out
