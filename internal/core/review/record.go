@@ -86,11 +86,6 @@ type ProfileRecord struct {
 	Target  Quantities `json:"target"`
 }
 
-// keptReasons are the names of the reasons in data formats.
-var keptReasons = map[KeptReason]string{
-	ScaledByHPA: "ScaledByHPA", SeveralMetrics: "SeveralMetricsOfHPA", FollowsHPA: "", NotControlled: "NotControlledByVPA", Provisional: "Provisional",
-}
-
 // Record returns the row as data. It has a price only if prices are known.
 func (r *Row) Record(now time.Time, prices *Prices) Record {
 	w := r.Workload
@@ -126,10 +121,10 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 func (r *Row) resource(res cluster.Resource) ResourceRecord {
 	kept := r.KeptFor(res)
 	out := ResourceRecord{
-		Request: quantityIn(r.Requests, res), Limit: quantityIn(r.Limits, res), Target: quantityIn(r.Target, res), Young: quantityIn(r.Young, res), Kept: keptReasons[kept.Reason],
+		Request: quantityIn(r.Requests, res), Limit: quantityIn(r.Limits, res), Target: quantityIn(r.Target, res), Young: quantityIn(r.Young, res),
 	}
 	if kept.IsKept() {
-		out.By = kept.By
+		out.Kept, out.By = string(kept.Reason), kept.By
 	}
 	if r.FollowedByHPA(res) {
 		out.By = kept.By

@@ -64,17 +64,17 @@ type Kept struct {
 	Reason  KeptReason
 }
 
-// A KeptReason is why a request is not changed, or what must be changed with it.
-type KeptReason uint8
+// A KeptReason is why a request is not changed, or what must be changed with it: its name in data formats.
+type KeptReason string
 
 // The reasons.
 const (
-	NotKept        KeptReason = iota
-	ScaledByHPA               // an HPA scales by the request, so the number of replicas would change with it
-	SeveralMetrics            // as ScaledByHPA, and several metrics depend on the request, so the scale point cannot be preserved
-	FollowsHPA                // the request is changed, and the target of the HPA must be changed with it
-	NotControlled             // the VPA does not control the resource
-	Provisional               // usage was measured for too short a time to lower the request
+	NotKept        KeptReason = ""
+	ScaledByHPA    KeptReason = "ScaledByHPA"         // an HPA scales by the request, so the number of replicas would change with it
+	SeveralMetrics KeptReason = "SeveralMetricsOfHPA" // as ScaledByHPA, and several metrics depend on the request, so the scale point cannot be preserved
+	FollowsHPA     KeptReason = "FollowsHPA"          // the request is changed, and the target of the HPA must be changed with it
+	NotControlled  KeptReason = "NotControlledByVPA"  // the VPA does not control the resource
+	Provisional    KeptReason = "Provisional"         // usage was measured for too short a time to lower the request
 )
 
 // IsKept reports whether the request is not changed.
