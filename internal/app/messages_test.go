@@ -87,7 +87,7 @@ func explanations() []explanation {
 		out = append(out, explanation{"log of " + dir, section.title + ".", section.remedy})
 	}
 	for _, m := range refusalMessages {
-		out = append(out, explanation{fmt.Sprintf("refusal %d", m.Kind), m.Meaning, m.Remedy})
+		out = append(out, explanation{fmt.Sprintf("refusal %s", m.Kind), m.Meaning, m.Remedy})
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func TestQuotaRefusal_newSizeOverQuota_ownSizeNot(t *testing.T) {
 			l := admissible.Limits{Quotas: &cluster.Quotas{List: c.quotas}}
 			fits := policy.Fit(advising(cpu(500)), l, p)
 			if got := admissible.QuotaRefusal(l, p, running, fits); got.Kind != c.want || got.Refused() && got.String() == "" {
-				t.Errorf("got %d: %s", got.Kind, got)
+				t.Errorf("got %q: %s", got.Kind, got)
 			}
 		})
 	}

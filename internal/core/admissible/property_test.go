@@ -99,15 +99,3 @@ func TestQoSOf_sizes_giveTheClassOfTheKubelet(t *testing.T) {
 		})
 	}
 }
-
-// Each kind of refusal has a text of its own.
-func TestRefusal_kinds_haveTexts(t *testing.T) {
-	seen := map[string]bool{}
-	for kind := admissible.NotRefused; kind <= admissible.TooManyQuotas; kind++ {
-		text := admissible.Refusal{Kind: kind, Container: "app", Quota: "q", Have: 2, Want: 1}.String()
-		if (text == "") != (kind == admissible.NotRefused) || seen[text] {
-			t.Errorf("kind %d: %q", kind, text)
-		}
-		seen[text] = true
-	}
-}

@@ -5,6 +5,7 @@ package admissible
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,60 +24,39 @@ type Refusal struct {
 	Rounded    bool   // Have and Want may be off by less than a byte each, because amounts in the pod or LimitRange are not whole bytes
 }
 
-// RefusalKind is the kind of a refusal.
-type RefusalKind uint8
+// RefusalKind is the kind of a refusal: its sentence, without final period. Refusal.String replaces the names in braces.
+type RefusalKind string
 
-// The kinds of refusals. Those from RequestMissing to AboveRatio are of LimitRanges.
+// The kinds of refusals.
 const (
-	NotRefused RefusalKind = iota
-	RequestAboveLimit
-	RequestMissing     // a LimitRange has a minimum or a ratio
-	LimitMissing       // a LimitRange has a maximum or a ratio
-	RequestBelowMin    // of a LimitRange
-	LimitBelowMin      // of a LimitRange
-	RequestAboveMax    // of a LimitRange
-	LimitAboveMax      // of a LimitRange
-	AboveRatio         // maxLimitRequestRatio of a LimitRange; Have and Want are in thousandths
-	SumAbovePodLevel   // the sum of the container requests is above the pod-level request
-	LimitAbovePodLevel // the limit of a container is above that of the pod
-	OverQuota          // the pod requests more than a ResourceQuota has left
-	QuotaRequires      // a ResourceQuota requires an amount that a container does not set
-	QuotaNotCounted    // a ResourceQuota has no status yet
-	NoPodLeft          // a ResourceQuota that only counts the pod with its new size allows no more pods
-	TooManyQuotas      // there are more ResourceQuotas than are evaluated
+	NotRefused         RefusalKind = ""
+	RequestAboveLimit  RefusalKind = "the {resource} request {have} of {who} is above its limit {want}"
+	RequestMissing     RefusalKind = "{who} has no {resource} request, and a LimitRange requires one"
+	LimitMissing       RefusalKind = "{who} has no {resource} limit, and a LimitRange requires one"
+	RequestBelowMin    RefusalKind = "the {resource} request {have} of {who} is below the minimum {want} of a LimitRange"
+	LimitBelowMin      RefusalKind = "the {resource} limit {have} of {who} is below the minimum {want} of a LimitRange"
+	RequestAboveMax    RefusalKind = "the {resource} request {have} of {who} is above the maximum {want} of a LimitRange"
+	LimitAboveMax      RefusalKind = "the {resource} limit {have} of {who} is above the maximum {want} of a LimitRange"
+	AboveRatio         RefusalKind = "the {resource} limit of {who} is {times} times its request, and a LimitRange allows {allowed} times" // Have and Want are in thousandths
+	SumAbovePodLevel   RefusalKind = "the containers request {have} of {resource} together, and the pod-level request is {want}"
+	LimitAbovePodLevel RefusalKind = "the {resource} limit {have} of {who} is above the pod-level limit {want}"
+	OverQuota          RefusalKind = "the {resource} {what} of the pod are {have}, and ResourceQuota {quota} has {left} left"
+	QuotaRequires      RefusalKind = "ResourceQuota {quota} requires {resource} {what} of every container"
+	QuotaNotCounted    RefusalKind = "the status of ResourceQuota {quota} has no used amounts yet"
+	NoPodLeft          RefusalKind = "ResourceQuota {quota} does not allow another pod" // it only counts the pod with its new size
+	TooManyQuotas      RefusalKind = "the namespace has more than {most} ResourceQuotas, and podfit evaluates no more"
 )
 
 // Refused reports whether the API server would refuse the pod.
 func (r Refusal) Refused() bool { return r.Kind != NotRefused }
 
 // OfLimitRange reports whether a LimitRange refuses the pod.
-func (k RefusalKind) OfLimitRange() bool { return RequestMissing <= k && k <= AboveRatio }
-
-// refusalTexts are the sentences of the kinds, without final period. String replaces the names in braces.
-var refusalTexts = [...]string{
-	RequestAboveLimit:  "the {resource} request {have} of {who} is above its limit {want}",
-	RequestMissing:     "{who} has no {resource} request, and a LimitRange requires one",
-	LimitMissing:       "{who} has no {resource} limit, and a LimitRange requires one",
-	RequestBelowMin:    "the {resource} request {have} of {who} is below the minimum {want} of a LimitRange",
-	LimitBelowMin:      "the {resource} limit {have} of {who} is below the minimum {want} of a LimitRange",
-	RequestAboveMax:    "the {resource} request {have} of {who} is above the maximum {want} of a LimitRange",
-	LimitAboveMax:      "the {resource} limit {have} of {who} is above the maximum {want} of a LimitRange",
-	AboveRatio:         "the {resource} limit of {who} is {times} times its request, and a LimitRange allows {allowed} times",
-	SumAbovePodLevel:   "the containers request {have} of {resource} together, and the pod-level request is {want}",
-	LimitAbovePodLevel: "the {resource} limit {have} of {who} is above the pod-level limit {want}",
-	OverQuota:          "the {resource} {what} of the pod are {have}, and ResourceQuota {quota} has {left} left",
-	QuotaRequires:      "ResourceQuota {quota} requires {resource} {what} of every container",
-	QuotaNotCounted:    "the status of ResourceQuota {quota} has no used amounts yet",
-	NoPodLeft:          "ResourceQuota {quota} does not allow another pod",
-	TooManyQuotas:      "the namespace has more than {most} ResourceQuotas, and podfit evaluates no more",
+func (k RefusalKind) OfLimitRange() bool {
+	return slices.Contains([]RefusalKind{RequestMissing, LimitMissing, RequestBelowMin, LimitBelowMin, RequestAboveMax, LimitAboveMax, AboveRatio}, k)
 }
 
 // String returns the refusal as a sentence without final period.
 func (r Refusal) String() string {
-	text := ""
-	if int(r.Kind) < len(refusalTexts) {
-		text = refusalTexts[r.Kind]
-	}
 	who := "the pod"
 	if r.Container != "" {
 		who = "container " + r.Container
@@ -85,11 +65,11 @@ func (r Refusal) String() string {
 	if r.OfLimit {
 		what = "limits"
 	}
-	text = strings.NewReplacer(
+	text := strings.NewReplacer(
 		"{resource}", r.Resource.String(), "{who}", who, "{what}", what, "{quota}", r.Quota, "{most}", strconv.Itoa(cluster.MostQuotas),
 		"{have}", cluster.Format(r.Resource, r.Have), "{want}", cluster.Format(r.Resource, r.Want), "{left}", cluster.Format(r.Resource, max(r.Want, 0)),
 		"{times}", fmt.Sprintf("%.3g", float64(r.Have)/1000), "{allowed}", fmt.Sprintf("%.3g", float64(r.Want)/1000),
-	).Replace(text)
+	).Replace(string(r.Kind))
 	if r.Rounded {
 		text += " (rounded: the pod or the LimitRange has memory amounts that are not whole bytes)"
 	}
@@ -197,54 +177,29 @@ type Note struct {
 	Kind     NoteKind
 }
 
-// NoteKind is the kind of a note.
-type NoteKind uint8
+// NoteKind is the kind of a note: its text in the annotation vpaUpdates, which tools read. The texts are identical to upstream's, except the last
+// eight, which upstream does not have.
+type NoteKind string
 
 // The kinds of notes.
 const (
-	RaisedToRangeMin   NoteKind = iota // to Min of the container LimitRange
-	LoweredToRangeMax                  // to Max of the container LimitRange
-	RaisedToMinAllowed                 // by the container policy
-	LoweredToMaxAllowed
-	LoweredToLimit       // the policy keeps limits, and a request must not be above its limit
-	NoLimitOriginally    // the container has no limit, so none is set
-	NoRequestRecommended // so no limit is derived from it
-	LimitOverflow        // the proportional limit does not fit into an int64
-	HeldToAdmitted       // the API server would refuse the pod otherwise
-	HeldToScalePoint     // the target of an HPA cannot follow a further change
-	HeldToNode           // the pod would fit on no node otherwise
-	HeldToQuota          // the pod would exceed a ResourceQuota even if no other pod used it
-	RaisedOutOfBand      // a JVM could read the request as all cores of the node
-	LoweredOutOfBand     // the same, and a bound does not allow more
-	RaisedToHeap         // the options of a JVM set a larger heap
-	LoweredToContainers  // an init container costs nothing within the sum of the other containers
+	RaisedToRangeMin     NoteKind = " capped to fit Min in container LimitRange"
+	LoweredToRangeMax    NoteKind = " capped to fit Max in container LimitRange"
+	RaisedToMinAllowed   NoteKind = " capped to minAllowed"
+	LoweredToMaxAllowed  NoteKind = " capped to maxAllowed"
+	LoweredToLimit       NoteKind = " capped to container limit" // the policy keeps limits
+	NoLimitOriginally    NoteKind = ": limit NOT set since originalLimit is nil or 0"
+	NoRequestRecommended NoteKind = ": limit NOT set since recommendedRequest is nil or 0"            // so no limit is derived from it
+	LimitOverflow        NoteKind = ": failed to keep limit to request ratio; capping limit to int64" // the limit does not fit into an int64
+	HeldToAdmitted       NoteKind = " capped to what the API server admits"
+	HeldToScalePoint     NoteKind = " capped to keep the scale point of the HorizontalPodAutoscaler" // the target of an HPA cannot follow a further change
+	HeldToNode           NoteKind = " capped to the largest node for the pod"
+	HeldToQuota          NoteKind = " capped to what the ResourceQuota allows"   // even if no other pod used it
+	RaisedOutOfBand      NoteKind = " raised above a range that a JVM misreads"  // a JVM could read the request as all cores of the node
+	LoweredOutOfBand     NoteKind = " lowered below a range that a JVM misreads" // the same, and a bound does not allow more
+	RaisedToHeap         NoteKind = " raised to the heap of the JVM"             // the options of a JVM set a larger heap
+	LoweredToContainers  NoteKind = " capped to the sum of the other containers" // an init container costs nothing within the sum of the other containers
 )
 
-// Tools read these texts in the annotation vpaUpdates. They are identical to upstream's, except the last eight, which upstream does
-// not have.
-var noteTexts = [...]string{
-	RaisedToRangeMin:     " capped to fit Min in container LimitRange",
-	LoweredToRangeMax:    " capped to fit Max in container LimitRange",
-	RaisedToMinAllowed:   " capped to minAllowed",
-	LoweredToMaxAllowed:  " capped to maxAllowed",
-	LoweredToLimit:       " capped to container limit",
-	NoLimitOriginally:    ": limit NOT set since originalLimit is nil or 0",
-	NoRequestRecommended: ": limit NOT set since recommendedRequest is nil or 0",
-	LimitOverflow:        ": failed to keep limit to request ratio; capping limit to int64",
-	HeldToAdmitted:       " capped to what the API server admits",
-	HeldToScalePoint:     " capped to keep the scale point of the HorizontalPodAutoscaler",
-	HeldToNode:           " capped to the largest node for the pod",
-	HeldToQuota:          " capped to what the ResourceQuota allows",
-	RaisedOutOfBand:      " raised above a range that a JVM misreads",
-	LoweredOutOfBand:     " lowered below a range that a JVM misreads",
-	RaisedToHeap:         " raised to the heap of the JVM",
-	LoweredToContainers:  " capped to the sum of the other containers",
-}
-
 // String returns the text of the note in the annotation vpaUpdates.
-func (n Note) String() string {
-	if int(n.Kind) >= len(noteTexts) {
-		return n.Resource.String()
-	}
-	return n.Resource.String() + noteTexts[n.Kind]
-}
+func (n Note) String() string { return n.Resource.String() + string(n.Kind) }

@@ -25,37 +25,25 @@ type KeptCPULimit struct {
 	Refusal   admissible.Refusal // if Kind is KeptForAPIServer
 }
 
-// KeptKind is the reason why a CPU limit is not removed.
-type KeptKind uint8
+// KeptKind is the reason why a CPU limit is not removed, as a clause.
+type KeptKind string
 
 // The reasons. The first ones are about a container, the others about the whole pod.
 const (
-	KeptByPolicy        KeptKind = iota // the container policy keeps limits
-	KeptForWholeCores                   // an annotation requires whole cores, which a pod may get for itself only with limits
-	KeptForRequest                      // the container has no CPU request: without the limit it would have neither
-	KeptForJVM                          // without limit, the JVM would use all cores of the node
-	KeptForDotNet                       // the same for .NET
-	KeptInPodLevel                      // the pod-level limit bounds the container anyway
-	KeptByDefault                       // a LimitRange would add a limit again
-	KeptForUnknownQuota                 // a ResourceQuota that is not known may require the limit
-	KeptForAPIServer                    // the API server would refuse the pod without the limit
+	KeptByPolicy        KeptKind = "its policy has controlledValues RequestsOnly"
+	KeptForWholeCores   KeptKind = "an annotation of the VPA requires whole cores" // a pod may get them for itself only with limits
+	KeptForRequest      KeptKind = "it has no cpu request"                         // without the limit it would have neither
+	KeptForJVM          KeptKind = "without it, a JVM uses all cores of the node unless ActiveProcessorCount is set"
+	KeptForDotNet       KeptKind = "without it, .NET uses all cores of the node unless DOTNET_PROCESSOR_COUNT is set"
+	KeptInPodLevel      KeptKind = "the pod has a pod-level cpu limit" // which bounds the container anyway
+	KeptByDefault       KeptKind = "a LimitRange adds a default cpu limit"
+	KeptForUnknownQuota KeptKind = "the ResourceQuotas of the namespace are not known" // one may require the limit
+	KeptForAPIServer    KeptKind = "the API server would refuse the pod without it"
 )
-
-var keptTexts = [...]string{
-	KeptByPolicy:        "its policy has controlledValues RequestsOnly",
-	KeptForWholeCores:   "an annotation of the VPA requires whole cores",
-	KeptForRequest:      "it has no cpu request",
-	KeptForJVM:          "without it, a JVM uses all cores of the node unless ActiveProcessorCount is set",
-	KeptForDotNet:       "without it, .NET uses all cores of the node unless DOTNET_PROCESSOR_COUNT is set",
-	KeptInPodLevel:      "the pod has a pod-level cpu limit",
-	KeptByDefault:       "a LimitRange adds a default cpu limit",
-	KeptForUnknownQuota: "the ResourceQuotas of the namespace are not known",
-	KeptForAPIServer:    "the API server would refuse the pod without it",
-}
 
 // Why returns the reason as a clause.
 func (k *KeptCPULimit) Why() string {
-	text := keptTexts[k.Kind]
+	text := string(k.Kind)
 	if k.Kind == KeptForAPIServer && k.Refusal.Refused() {
 		text += ": " + k.Refusal.String()
 	}
@@ -125,7 +113,7 @@ func keptInWholePod(l Limits, p *cluster.Pod) (KeptKind, bool) {
 	case l.QuotasUnknown:
 		return KeptForUnknownQuota, true
 	}
-	return 0, false
+	return "", false
 }
 
 // keptInContainer returns why the limit of a container cannot be removed.
@@ -145,7 +133,7 @@ func keptInContainer(a *cluster.Autoscaler, p *cluster.Pod, c *cluster.Container
 	case r != nil && r.Kind == cluster.DotNet && !countSet:
 		return KeptForDotNet, true
 	}
-	return 0, false
+	return "", false
 }
 
 // refusedWithout returns why the API server may refuse a pod because its CPU limits are removed: a LimitRange, or a quota that bounds CPU

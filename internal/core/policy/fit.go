@@ -260,7 +260,7 @@ func proportionalLimits(c *cluster.Container, requests, def cluster.Resources, n
 }
 
 // keptProportion means that there is no note.
-const keptProportion = admissible.NoteKind(255)
+const keptProportion admissible.NoteKind = ""
 
 // proportionalLimit returns the limit that has the same ratio to a recommended request as the current limit to the current request,
 // rounded down. An absent limit is the default limit; an absent request is the limit. It also returns the note, and false if

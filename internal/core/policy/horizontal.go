@@ -13,18 +13,18 @@ import (
 	"podfit.dev/podfit/internal/core/scalepoint"
 )
 
-// A HorizontalState is how podfit treats a request that a HorizontalPodAutoscaler (HPA) uses for scaling.
-type HorizontalState uint8
+// A HorizontalState is how podfit treats a request that a HorizontalPodAutoscaler (HPA) uses for scaling, as a clause.
+type HorizontalState string
 
-// The states.
+// The states. podfit changes the request only with NotScaled and ScalePointPreserved.
 const (
-	NotScaled           HorizontalState = iota // no HPA depends on the request
-	LeftToHPA                                  // podfit does not change the request
-	SeveralMetrics                             // more than one metric depends on the request, so podfit does not change it
-	ScalePointMissing                          // podfit has not recorded the scale point on the HPA yet, so it does not change the request
-	ScalePointStopped                          // others overwrite the target of the HPA, so podfit does not change the request
-	TargetNotWritten                           // podfit could not write the target of the HPA, so it does not change the request now
-	ScalePointPreserved                        // podfit changes the request and the target of the HPA together
+	NotScaled           HorizontalState = "" // no HPA depends on the request
+	LeftToHPA           HorizontalState = "another request moves the scale point. To change both, annotate the VPA with podfit.dev/hpa=preserve-scale-point"
+	SeveralMetrics      HorizontalState = "several metrics depend on the request"
+	ScalePointMissing   HorizontalState = "podfit has not recorded its scale point yet"
+	ScalePointStopped   HorizontalState = "others overwrite its target"
+	TargetNotWritten    HorizontalState = "podfit could not write its target"
+	ScalePointPreserved HorizontalState = "podfit changes its target with the request"
 )
 
 // IsLeft reports whether podfit does not change the request.

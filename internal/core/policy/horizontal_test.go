@@ -53,7 +53,7 @@ func TestHorizontalOf_metricsAndRecords_determineTheState(t *testing.T) {
 		},
 	} {
 		if got, _ := HorizontalOf(c.a, c.container, c.res); got != c.want {
-			t.Errorf("%s: state %d, want %d", name, got, c.want)
+			t.Errorf("%s: state %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -65,19 +65,19 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		change func(*cluster.Autoscaler, *cluster.Pod)
 		wishes []wish
 		want   []cluster.Resources
-		kind   admissible.NoteKind // of the first container; 255: not scaled
+		kind   admissible.NoteKind // of the first container; "": not scaled
 	}{
 		"it fits": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 8)}}, []cluster.Resources{amountsOf(4, 8)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 8)}}, []cluster.Resources{amountsOf(4, 8)}, "",
 		},
 		"nodes unknown": {
 			policy.Limits{Nodes: nodesOf()}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, "",
 		},
 		"switched off": {
 			policy.Limits{}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(40, 80)}}, []cluster.Resources{amountsOf(40, 80)}, "",
 		},
 		"one container": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
@@ -121,22 +121,22 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		},
 		"the lower bound does not fit": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: one, lower: amountsOf(1, 20), target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, lower: amountsOf(1, 20), target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 		"no lower bound": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, nil,
-			[]wish{{name: "app", request: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 		"minAllowed does not fit": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))},
 			func(a *cluster.Autoscaler, _ *cluster.Pod) {
 				a.Policies = []cluster.ContainerPolicy{{Container: "app", MinAllowed: ofMemory(20)}}
 			},
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 		"the minimum of a LimitRange does not fit": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16)), Range: cluster.LimitRange{Pod: cluster.Range{Min: ofMemory(20)}}}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 		"the kind of node that leaves most": {
 			policy.Limits{Nodes: nodesOf(amountsOf(32, 8), amountsOf(4, 24))}, nil,
@@ -161,11 +161,11 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 				a.Policies = []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true}}
 			},
 			[]wish{{name: "app", request: amountsOf(4, 20), limit: amountsOf(4, 20), lower: one, target: amountsOf(4, 32)}},
-			[]cluster.Resources{amountsOf(4, 20)}, 255,
+			[]cluster.Resources{amountsOf(4, 20)}, "",
 		},
 		"an overhead that is not known": {
 			policy.Limits{Nodes: nodesOf(amountsOf(8, 16))}, func(_ *cluster.Autoscaler, p *cluster.Pod) { p.Overhead = true },
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 		"a quota on requests": {
 			policy.Limits{Nodes: nodesOf(amountsOf(64, 64)), Quotas: hard(ofMemory(10), cluster.Resources{})}, nil,
@@ -177,7 +177,7 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 		},
 		"a quota that allows nothing": {
 			policy.Limits{Nodes: nodesOf(), Quotas: hard(ofMemory(0), cluster.Resources{})}, nil,
-			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, 255,
+			[]wish{{name: "app", request: one, lower: one, target: amountsOf(4, 32)}}, []cluster.Resources{amountsOf(4, 32)}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,14 +189,14 @@ func TestFit_podLargerThanAnyNode_isScaledDown(t *testing.T) {
 			if got := requestsOf(fits); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("requests %v, want %v", got, c.want)
 			}
-			held := admissible.NoteKind(255)
+			held := admissible.NoteKind("")
 			for _, n := range fits[0].Notes {
 				if n.Kind == admissible.HeldToNode || n.Kind == admissible.HeldToQuota {
 					held = n.Kind
 				}
 			}
 			if held != c.kind {
-				t.Errorf("note %d, want %d", held, c.kind)
+				t.Errorf("note %q, want %q", held, c.kind)
 			}
 		})
 	}

@@ -421,18 +421,7 @@ func (w *Why) horizontalLine() Line {
 	if w.Present.HasRequest {
 		what += fmt.Sprintf(": %s a pod", wording.Figure(w.Resource, float64(w.Present.Request)*float64(w.Metric.Metric.Percent)/100))
 	}
-	return Line{What: what + "; " + horizontalNotes[w.Horizontal]}
-}
-
-// horizontalNotes are what podfit does because an HPA scales by the request.
-var horizontalNotes = map[policy.HorizontalState]string{
-	policy.LeftToHPA: "another request moves the scale point. " +
-		"To change both, annotate the VPA with podfit.dev/hpa=preserve-scale-point",
-	policy.ScalePointPreserved: "podfit changes its target with the request",
-	policy.SeveralMetrics:      "several metrics depend on the request",
-	policy.ScalePointMissing:   "podfit has not recorded its scale point yet",
-	policy.ScalePointStopped:   "others overwrite its target",
-	policy.TargetNotWritten:    "podfit could not write its target",
+	return Line{What: what + "; " + string(w.Horizontal)}
 }
 
 // Spark returns the days as a row of bars, the highest of which is full. A day without samples is a dot.

@@ -156,14 +156,13 @@ func TestLines_sizesAndHPAs_areExplained(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	said := map[string]bool{}
-	for state := policy.NotScaled; state <= policy.ScalePointPreserved; state++ {
+	for state, want := range map[policy.HorizontalState]string{
+		policy.NotScaled: "", policy.ScalePointStopped: "HPA cart scales at 70 % of the request: 350m a pod; others overwrite its target",
+	} {
 		w := Why{Resource: cluster.CPU, Horizontal: state, Metric: hpa, Present: Amounts{Request: 500, HasRequest: true}}
-		line := w.horizontalLine()
-		if (line == Line{}) != (state == policy.NotScaled) || said[line.What] {
-			t.Errorf("state %d: %+v", state, line)
+		if got := w.horizontalLine().What; got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
-		said[line.What] = true
 	}
 	for want, w := range map[string]Why{
 		"CPU stays 500m (would be 633m)": {Horizontal: policy.LeftToHPA, Present: Amounts{Request: 500, HasRequest: true}},
