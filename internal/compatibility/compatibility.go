@@ -63,6 +63,7 @@ var settings = []Setting{
 	{"size-by-run", "false"},
 	{"size-sidecars", "false"},
 	{"statefulset-pause", "0s"},
+	{"status-interval", "0s"},
 	{"updater-rules", "upstream"},
 	{"updating-condition", "false"},
 }

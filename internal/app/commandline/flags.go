@@ -59,7 +59,7 @@ var FlagGroups = []FlagGroup{
 		pod-recommendation-min-cpu-millicores pod-recommendation-min-memory-mb container-recommendation-max-allowed-cpu
 		container-recommendation-max-allowed-memory max-allowed-cpu-boost cpu-integer-post-processor-enabled round-cpu-millicores round-memory-bytes
 		humanize-memory size-sidecars size-by-run role-history`},
-	{"When recommendations are written", "recommender-interval update-worker-count checkpoints-timeout checkpoints-gc-interval"},
+	{"When recommendations are written", "recommender-interval status-interval update-worker-count checkpoints-timeout checkpoints-gc-interval"},
 	{"When pods are changed", `
 		updater-interval early-passes pod-update-threshold in-recommendation-bounds-eviction-lifetime-threshold evict-after-oom-threshold oom-rescue
 		concurrent-cpu-startup-boost-syncs use-admission-controller-status admission-controller-status-lease-name

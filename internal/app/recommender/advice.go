@@ -141,6 +141,9 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	if len(adv.containers) == 0 && (!known || problem != "" || len(adv.pods) == 0 || r.outage != nil) {
 		adv.containers = adv.to.Advice // no input shows that the last recommendation is wrong
 	}
+	if r.pace.Keeps(adv.to, adv.containers, adv.pods) {
+		adv.containers = adv.to.Advice
+	}
 	adv.sayTarget(problem, known)
 	adv.sayPods()
 	adv.sayConflict()

@@ -155,3 +155,35 @@ func TestCompatibility_jobHasRuns_targetIsThatOfEachValue(t *testing.T) {
 		return got
 	})
 }
+
+// After a day, the upper bound becomes a little smaller in each pass.
+func TestCompatibility_boundMovesALittle_writesAreThoseOfEachValue(t *testing.T) {
+	want := rowtest.Outcomes{Podfit: "the status changes in each pass: false, it follows: true", Upstream: "the status changes in each pass: true, it follows: true"}
+	rowtest.Both(t, "small changes of bounds", want, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.config, b.use["app"] = given(t, args...), cluster.Amounts(300, 200<<20)
+			b.autoscale("web", b.deployment("web", 2, "app"))
+			changes, before, dayOld := 0, cluster.Estimate{}, cluster.Estimate{}
+			b.during(48*time.Hour, func(after time.Duration) {
+				if after <= 24*time.Hour {
+					if len(b.autoscalers[0].Advice) > 0 {
+						before = b.advice("web", "app").Estimate
+						dayOld = before
+					}
+					return
+				}
+				if now := b.advice("web", "app").Estimate; now != before {
+					before = now
+					changes++
+				}
+			})
+			follows := before.Target == dayOld.Target && float64(before.Upper.CPU) < 0.8*float64(dayOld.Upper.CPU)
+			got = fmt.Sprintf("the status changes in each pass: %t, it follows: %t", changes > 1000, follows)
+			if changes > 100 && changes < 1000 {
+				t.Errorf("%d changes in a day", changes)
+			}
+		})
+		return got
+	})
+}

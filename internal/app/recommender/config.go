@@ -24,6 +24,7 @@ type Config struct {
 
 	Name                 string
 	Interval             time.Duration
+	StatusInterval       time.Duration // sizing.Pace
 	Address              string
 	Storage              string // "", checkpoint or prometheus
 	CheckpointsGC        time.Duration
@@ -83,7 +84,7 @@ func (c *Config) usage() usage.Config {
 func Defaults() Config {
 	return Config{
 		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-recommender-lease"),
-		Name: "default", Interval: time.Minute, CapacityPlan: true, Address: ":8942",
+		Name: "default", Interval: time.Minute, StatusInterval: 10 * time.Minute, CapacityPlan: true, Address: ":8942",
 		CheckpointsGC: 10 * time.Minute, CheckpointsTimeout: time.Minute, MinCheckpoints: 10, Workers: 10,
 		Sizing: SizingConfig{
 			Params: recommend.DefaultParams(), Usage: usage.DefaultConfig(),
@@ -106,6 +107,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	c.flags = fs
 	fs.StringVar(&c.Name, "recommender-name", c.Name, "Name of this recommender. It serves the VPAs that have this name in spec.recommenders. The recommender \"default\" also serves VPAs without spec.recommenders. If this flag is unset, podfit also serves VPAs that name a built-in profile or a SizingProfile of the cluster.")
 	fs.DurationVar(&c.Interval, "recommender-interval", c.Interval, "Time between two recommender passes. A pass reads usage and updates recommendations.")
+	fs.DurationVar(&c.StatusInterval, "status-interval", c.StatusInterval, "How long the bounds in the status of a VPA may differ by up to 5 % from those that its usage history gives, while the target is the same and no running pod requests an amount between both. After this time they may differ by 1 %. 0s writes each change, as upstream does.")
 	fs.StringVar(&c.Storage, "storage", c.Storage, "Where usage history is loaded from at startup: checkpoint or prometheus. Empty means checkpoint.")
 	fs.DurationVar(&c.CheckpointsGC, "checkpoints-gc-interval", c.CheckpointsGC, "Time between two garbage collections of checkpoints. A garbage collection deletes checkpoints whose VPA no longer exists.")
 	fs.DurationVar(&c.CheckpointsTimeout, "checkpoints-timeout", c.CheckpointsTimeout, "Maximum time that one pass spends on writing checkpoints.")
@@ -166,6 +168,7 @@ func (c *Config) ValidateOwn() error {
 	}
 	s := &c.Sizing
 	positive("recommender-interval", c.Interval)
+	errs.AddIf(c.StatusInterval < 0, "--status-interval must be at least 0, got %v", c.StatusInterval)
 	positive("memory-aggregation-interval", s.Usage.MemoryInterval)
 	positive("memory-histogram-decay-half-life", s.Usage.MemoryHalfLife)
 	positive("cpu-histogram-decay-half-life", s.Usage.CPUHalfLife)

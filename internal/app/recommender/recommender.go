@@ -78,6 +78,7 @@ type recommender struct {
 	usage        sampler
 	checkpointer *history.Checkpointer
 	contention   *contention.Reporter
+	pace         sizing.Pace
 
 	tracked  map[cluster.Key]bool      // pods in the usage store
 	governed map[cluster.Workload]bool // targets of served autoscalers in the last pass
@@ -277,6 +278,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	defer watch.Total()
 	r.usageStore.Tick(now)
 	r.contention.Tick(now)
+	r.pace = sizing.Pace{Interval: r.config.StatusInterval, Before: r.pace.Now, Now: now}
 
 	snapshot := r.world.Snapshot()
 	r.readProfiles(ctx, now, snapshot)
