@@ -64,7 +64,7 @@ func figures(a *cluster.Advice) map[string]int64 {
 func recommended(t *testing.T, args ...string) map[string]int64 {
 	t.Helper()
 	b := newBench(t)
-	b.config = given(t, args...)
+	b.config = given(t, append([]string{"--status-interval=0s"}, args...)...)
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	w := b.deployment("web", 1, "app", "idle")
 	b.autoscale("web", w).Created = start

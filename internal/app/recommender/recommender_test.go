@@ -309,6 +309,7 @@ func TestRecommender_noSamples_makesNoRecommendation(t *testing.T) { // W-01
 func TestRecommender_metricsOutage_recommendationIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
+		b.config.StatusInterval = 0 // so that the status is up to date before the outage
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		b.autoscale("web", b.deployment("web", 3, "app"))
 		b.run(time.Hour)
