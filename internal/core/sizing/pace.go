@@ -60,7 +60,7 @@ func (p *Pace) Keeps(a *cluster.Autoscaler, after []cluster.Advice, pods []*clus
 func (p *Pace) isDue(a *cluster.Autoscaler) bool {
 	h := fnv.New32a()
 	h.Write([]byte(a.Key.String())) // never fails
-	offset := time.Duration(h.Sum32()) % p.Interval
+	offset := p.Interval * time.Duration(h.Sum32()%1000) / 1000
 	return !p.Before.IsZero() && !p.Before.Add(offset).Truncate(p.Interval).Equal(p.Now.Add(offset).Truncate(p.Interval))
 }
 
