@@ -31,7 +31,7 @@ func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
 	state := *s
 	state.Acting = state.Acting[max(0, len(state.Acting)-v1alpha1.MaxActingGroups):]
 	state.Changes = state.Changes[max(0, len(state.Changes)-v1alpha1.MaxRequestChanges):]
-	out := v1alpha1.UpdateStateStatus{OmittedPods: int32(s.Omitted)}
+	var out v1alpha1.UpdateStateStatus
 	m := mapping{storing: true}
 	m.status(&out, &state)
 	spec := updateStateSpec(s.Workload)
