@@ -468,6 +468,27 @@ func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *
 	}
 }
 
+// Two pods are evicted. The recommendation rises before the first replacement is created, which gets the new size, and changes again while the
+// other one is missing. The size of the first one does not show that the evictions had no effect.
+func TestLedger_recommendationChangesWhileAReplacementIsMissing_evictionKeepsItsEffect(t *testing.T) {
+	for created, want := range map[int64]int{3000: 0, 1000: 1} {
+		l, pods := New(), podsOf(3)
+		for _, p := range pods[:2] {
+			l.Done(noon, Attempt{Pod: p, Autoscaler: vpa, Do: decision.Evict, With: fits(100), Newest: pods[2].Created})
+		}
+		first := withCPU(pods[0], "new", noon.Add(time.Minute), created)
+		ds := wants(fits(3000), first)
+		if created == 3000 {
+			ds[0].Wanted.Code = decision.Fits
+		}
+		l.Learn(noon.Add(time.Minute), viewOf(3, first, pods[2]), ds)
+		l.Learn(noon.Add(2*time.Minute), viewOf(3, first, pods[2]), wants(fits(500), first))
+		if n, _ := l.IneffectiveEvictions(db, nil); n != want {
+			t.Errorf("created with %d: %d evictions without effect, want %d", created, n, want)
+		}
+	}
+}
+
 // A replacement with the expected size is resized by a part when the recommendation rises, while that of another pod is still missing. What podfit
 // has changed in the replacement says nothing about the evictions.
 func TestLedger_replacementIsResizedByAPart_evictionKeepsItsEffect(t *testing.T) {

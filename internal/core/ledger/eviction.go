@@ -108,6 +108,23 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 	}
 }
 
+// noteReplacements records with what the replacements of workloads that still miss others were created, if that is a newer recommendation than the one
+// they were evicted for: when it changes again, their size does not show that the evictions had no effect.
+func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[cluster.Workload]bool) {
+	for i := range ds {
+		d := &ds[i]
+		w := d.Pod.Workload()
+		if len(missing) == 0 || !missing[w] {
+			continue
+		}
+		e, open := l.evictions[w]
+		if open && !e.Judged && d.Pod.Created.After(e.Newest) && hasRequests(d.Pod, d.With) && !sameRequests(d.With, e.With) {
+			e.Superseded = d.With
+			l.evictions[w] = e
+		}
+	}
+}
+
 // hasHelped reports whether a replacement on a node shows that the eviction had an effect. A replacement that got the requests by a resize in
 // place shows none, and the node may still refuse the resize while it is not completed.
 func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool) {

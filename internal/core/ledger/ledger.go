@@ -129,6 +129,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 		missing[c.workload] = true
 	}
 	l.judge(now, l.Effective(ds), missing)
+	l.noteReplacements(ds, missing)
 	l.forgetAssumptions(now)
 	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
 	l.searched.Forget(now)
