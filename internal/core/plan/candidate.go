@@ -389,9 +389,9 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 	return t.backoff.ResizeRefused(last, t.d.With)
 }
 
-// replacementMissing blocks evictions while evicted pods have no replacement.
+// replacementMissing blocks evictions while evicted pods have no replacement, but for a pod that makes room for them in a quota.
 func (t *candidate) replacementMissing() (decision.Reason, bool) {
-	if s, short := t.short[t.d.Pod.Controller]; short && !t.isFirst() {
+	if s, short := t.short[t.d.Pod.Controller]; short && !t.isFirst() && !t.quotas.MakesRoom(t.d.Decision, s.Wanted-s.Present) {
 		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
 	}
 	return decision.Reason{}, false

@@ -76,6 +76,23 @@ func (b *Book) AdmitsBeside(d *decision.Decision) bool {
 	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused()
 }
 
+// MakesRoom reports whether the quotas refuse one more pod of the new size now, and admit the replacement and a number of other pods of this size
+// when the pod is gone. It is false if the quotas are not known.
+func (b *Book) MakesRoom(d *decision.Decision, others int) bool {
+	v, known := b.view(d)
+	if !known || v.tooMany.Refused() || b.AdmitsBeside(d) {
+		return false
+	}
+	most := v.fitted.Most()
+	return !v.firstRefusal(func(q *cluster.Quota) {
+		v.giveBack(q)
+		for range others {
+			q.Left = difference(q.Left, most)
+			q.PodsLeft--
+		}
+	}).Refused()
+}
+
 // Reserve reserves what an action needs of each quota of the namespace. It stays reserved until the next pass, unless the API server refuses the
 // action.
 func (b *Book) Reserve(d *decision.Decision, do decision.Act) {

@@ -81,6 +81,30 @@ func TestBook_replacement_fitsBesideThePodOrAfterIt(t *testing.T) {
 	}
 }
 
+func TestBook_podMakesRoomForOthers_onlyIfTheQuotaRefusesThemNow(t *testing.T) {
+	for name, c := range map[string]struct {
+		to, others int64
+		cpu, pods  int64 // that the quota leaves
+		want       bool
+	}{
+		"for itself and one more":             {to: 1000, others: 1, cpu: 0, pods: -1, want: true},
+		"for itself and two more":             {to: 1000, others: 2, cpu: 0, pods: -1, want: true},
+		"not for three more":                  {to: 1000, others: 3, cpu: 0, pods: -1},
+		"what is left counts, too":            {to: 1000, others: 3, cpu: 999, pods: -1},
+		"it grows, and there is less room":    {to: 4000, others: 0, cpu: 0, pods: -1},
+		"the quota has room for another pod":  {to: 1000, others: 1, cpu: 1000, pods: -1},
+		"the quota allows no more pods":       {to: 1000, others: 1, cpu: 9000, pods: 0},
+		"the quota is exceeded by the others": {to: 1000, others: 1, cpu: -2000, pods: -1},
+	} {
+		if got := bookOf(c.cpu, c.pods).MakesRoom(changeOf(podOf(0, 3000), fits(c.to), false), int(c.others)); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if NewBook(nil, ledger.New()).MakesRoom(changeOf(podOf(0, 3000), fits(1000), false), 1) {
+		t.Error("the quotas are unknown, and a pod makes room in them")
+	}
+}
+
 func TestBook_resize_onlyTheIncreaseCounts(t *testing.T) {
 	for left, over := range map[int64]bool{1000: false, 999: true, -5000: true} {
 		if r, got := bookOf(left, 0).Resize(changeOf(podOf(0, 1000), fits(2000), false)); got != over {

@@ -74,13 +74,16 @@ func (v *view) fitsAfterwards() bool {
 	for i := range v.quotas {
 		refused = refused || v.own.SurelyExceeds(&v.quotas[i])
 	}
-	return refused && !v.firstRefusal(func(q *cluster.Quota) {
-		if v.own.Counted(q) == cluster.Yes {
-			least := v.own.Least()
-			q.Left.Requests, q.Left.Limits = plus(q.Left.Requests, least.Requests), plus(q.Left.Limits, least.Limits)
-			q.PodsLeft++
-		}
-	}).Refused()
+	return refused && !v.firstRefusal(v.giveBack).Refused()
+}
+
+// giveBack adds to what a quota has left what it has again when the pod is gone.
+func (v *view) giveBack(q *cluster.Quota) {
+	if v.own.Counted(q) == cluster.Yes {
+		least := v.own.Least()
+		q.Left.Requests, q.Left.Limits = plus(q.Left.Requests, least.Requests), plus(q.Left.Limits, least.Limits)
+		q.PodsLeft++
+	}
 }
 
 // inPlace returns which quota would refuse a resize of the pod. The API server counts only what grows.

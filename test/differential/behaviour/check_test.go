@@ -843,13 +843,6 @@ func (w *simulated) exceedsQuotaBeside(minute int) bool {
 	return w.hard > 0 && w.requested()+w.total(minute).CPU > w.hard
 }
 
-// grewBetween reports whether the recommended CPU rose within some minutes.
-func (w *simulated) grewBetween(from, to int) bool {
-	return slices.ContainsFunc(w.Advice, func(a advice) bool {
-		return a.At > 0 && a.At >= from && a.At <= to && a.Target.CPU > w.wanted(a.At-1).CPU
-	})
-}
-
 // minimum returns the minimum number of pods for an eviction.
 func (w *simulated) minimum(in *world) int {
 	if w.MinReplicas > 0 {
@@ -1331,16 +1324,12 @@ var differences = []difference{
 	{
 		name: "lost to a quota", circumstance: true, reason: "in modes that evict, both updaters lose pods up to the eviction tolerance before the quota is known; which and how many differs",
 		explains: func(o observation) bool {
-			if o.p != nil || o.w.refused == 0 {
+			// podfit that may read quotas, and its webhook, lose none for long.
+			if o.p != nil || o.w.refused == 0 || o.sim.world.Quotas {
 				return false
 			}
 			missing := o.w.Replicas - o.w.count().pods
 			tolerance := max(1, int(float64(o.described(o.w).most())*o.sim.world.Tolerance)) // before a scale-down, more could be missing
-			if o.sim.world.Quotas {
-				// podfit that may read quotas, and its webhook, lose none, unless the replacements get a larger recommendation than that for which
-				// pods were evicted: the first one may use up the quota, and the next one does not fit, even with its own size.
-				return o.w.Mode != "InPlace" && o.w.grewBetween(o.state().evicted, o.state().evicted+o.w.Delay+1) && missing <= tolerance
-			}
 			has := func(matches func(fault) bool) bool { return slices.ContainsFunc(o.w.Faults, matches) }
 			switch {
 			case o.w.Mode == "Recreate" || o.w.Mode == "Auto":

@@ -254,7 +254,8 @@ var known = map[string]*world{
 	})),
 	"pods of a StatefulSet are ready at once": defaults(grow("Recreate", 3).with(func(w *workload) { w.StatefulSet = true })),
 
-	// The recommendation rises before the replacements of two evicted pods are created, and the quota admits only one of them.
+	// The recommendation rises before the replacements of two evicted pods are created, and the quota admits only one of them. When it falls, the
+	// eviction of that one makes room for both.
 	"the recommendation rises before replacements are created, and the quota admits one of them": {
 		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Quotas: true, Unsized: &window{To: 2}, Workloads: []workload{
 			shrink("Auto", 5).with(quota(1000)).with(func(w *workload) {
