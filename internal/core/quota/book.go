@@ -76,17 +76,20 @@ func (b *Book) AdmitsBeside(d *decision.Decision) bool {
 	return !known || !v.firstRefusal(func(*cluster.Quota) {}).Refused()
 }
 
-// MakesRoom reports whether the quotas refuse one more pod of the new size now, and admit the replacement and a number of other pods of this size
-// when the pod is gone. It is false if the quotas are not known.
-func (b *Book) MakesRoom(d *decision.Decision, others int) bool {
+// mostMissing is the largest number of missing pods for which MakesRoom looks for room. The number of replicas is what a tenant writes, up to 2³¹.
+const mostMissing = 100
+
+// MakesRoom reports whether the eviction of a pod frees enough of the quotas for missing pods: now they refuse one more pod of the new size, and
+// without the pod they admit its replacement and the missing ones, all of that size. It is false if the quotas are not known.
+func (b *Book) MakesRoom(d *decision.Decision, missing int) bool {
 	v, known := b.view(d)
-	if !known || v.tooMany.Refused() || b.AdmitsBeside(d) {
+	if missing > mostMissing || !known || v.tooMany.Refused() || b.AdmitsBeside(d) {
 		return false
 	}
 	most := v.fitted.Most()
 	return !v.firstRefusal(func(q *cluster.Quota) {
 		v.giveBack(q)
-		for range others {
+		for range missing {
 			q.Left = difference(q.Left, most)
 			q.PodsLeft--
 		}

@@ -95,6 +95,8 @@ func TestBook_podMakesRoomForOthers_onlyIfTheQuotaRefusesThemNow(t *testing.T) {
 		"the quota has room for another pod":  {to: 1000, others: 1, cpu: 1000, pods: -1},
 		"the quota allows no more pods":       {to: 1000, others: 1, cpu: 9000, pods: 0},
 		"the quota is exceeded by the others": {to: 1000, others: 1, cpu: -2000, pods: -1},
+		"for as many as are looked at":        {to: 1, others: mostMissing, cpu: 0, pods: -1, want: true},
+		"a tenant wants more pods":            {to: 1, others: mostMissing + 1, cpu: 0, pods: -1},
 	} {
 		if got := bookOf(c.cpu, c.pods).MakesRoom(changeOf(podOf(0, 3000), fits(c.to), false), int(c.others)); got != c.want {
 			t.Errorf("%s: %t", name, got)
