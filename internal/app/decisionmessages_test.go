@@ -447,7 +447,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.ReplacementMissing, Example: decision.Reason{Have: 2, Want: 3, For: 6 * time.Minute},
-		Meaning: "The controller has fewer pods than it wants: either an evicted pod has no replacement after 5 minutes, or the controller wants more pods since the eviction and cannot create them. None of its pods is evicted until all exist. Exceptions: a pod of a StatefulSet that has not been ready for 10 minutes, because the StatefulSet creates no pod with a higher ordinal before it is ready, and a pod that makes room for the missing ones in a ResourceQuota.",
+		Meaning: "The controller has fewer pods than it wants: either an evicted pod has no replacement after 5 minutes, or the controller wants more pods since the eviction and cannot create them. None of its pods is evicted until all exist. Exceptions: a pod of a StatefulSet that has not been ready for 10 minutes, because the StatefulSet creates no pod with a higher ordinal before it is ready, and a pod whose eviction makes room for the missing pods in a ResourceQuota that podfit may read.",
 		Remedy:  "Find out why no pod is created: `kubectl -n NAMESPACE describe replicaset`, or describe the controller of the pods. Usual causes are a ResourceQuota, an admission webhook, or a missing ServiceAccount.",
 	},
 	{

@@ -45,7 +45,7 @@ var eventMessages = []eventMessage{
 	},
 	{
 		Reason: event.ReplacementMissing, Object: "VerticalPodAutoscaler",
-		Meaning: "The updater evicted pods, and 5 minutes later their controller has fewer pods than it wants. None of its pods is evicted until all exist. Exceptions: a pod of a StatefulSet that has not been ready for 10 minutes, because the StatefulSet creates no pod with a higher ordinal before it is ready, and a pod that makes room for the missing ones in a ResourceQuota. There is one event until then.",
+		Meaning: "The updater evicted pods, and 5 minutes later their controller has fewer pods than it wants. None of its pods is evicted until all exist. Exceptions: a pod of a StatefulSet that has not been ready for 10 minutes, because the StatefulSet creates no pod with a higher ordinal before it is ready, and a pod whose eviction makes room for the missing pods in a ResourceQuota that podfit may read. There is one event until then.",
 		Remedy: "Find out why no pod is created: `kubectl -n NAMESPACE get events --field-selector type=Warning` and `kubectl -n NAMESPACE describe replicaset`. " +
 			"Usual causes are a ResourceQuota, an admission webhook, or a missing ServiceAccount.",
 	},

@@ -116,7 +116,7 @@ var Table = []Deviation{
 		Why:      "an outage is no reason for evictions", Test: "TestCompatibility_situations_haveTheOutcomeOfEachValue"},
 	{Name: "missing replacements", Flag: "updater-rules", Ours: "podfit", Theirs: "upstream",
 		Upstream: "continues to evict",
-		Podfit:   "stops evictions for a controller 5 minutes after an eviction until all its pods exist, with an event; a pod that makes room for them in a ResourceQuota is evicted",
+		Podfit:   "stops evictions for a controller 5 minutes after an eviction until all its pods exist, with an event; it evicts a pod if that makes room for the missing pods in a ResourceQuota that it may read",
 		Why:      "half of a workload was lost because of a quota", Test: "TestCompatibility_situations_haveTheOutcomeOfEachValue"},
 	{Name: "full nodes", Flag: "make-room", Ours: "split", Theirs: "off",
 		Upstream: "asks for a resize that does not fit on the node, waits 5 minutes for room, then evicts the pod if the mode allows it",

@@ -252,7 +252,7 @@ func (r *reporter) missing(shortages []ledger.Shortage) {
 		if s.Autoscaler != nil {
 			r.events.Autoscaler(s.Autoscaler, event.ReplacementMissing, fmt.Sprintf(
 				"%s %s has %d of %d pods since %s, after an eviction. None of its pods is evicted until all of them exist again. "+
-					"Exceptions: a pod that has not been ready for 10 minutes, if the StatefulSet may wait for it, and one that makes room for them in a ResourceQuota. "+
+					"Exceptions: a pod that has not been ready for 10 minutes, if the StatefulSet may wait for it, and a pod whose eviction makes room for the missing pods in a ResourceQuota that podfit may read. "+
 					"Check its events for the cause, such as a ResourceQuota or an admission webhook.",
 				s.Controller.Kind, s.Controller.Name, s.Present, s.Wanted, s.Since.UTC().Format(time.RFC3339)))
 		}

@@ -108,8 +108,8 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 	}
 }
 
-// noteReplacements records with what the replacements of workloads that still miss others were created, if that is a newer recommendation than the one
-// they were evicted for: when it changes again, their size does not show that the evictions had no effect.
+// noteReplacements records the size of replacements that got a newer recommendation than that of the eviction, while other replacements of the
+// workload are missing. When the recommendation changes again, such a replacement does not count as an eviction without effect.
 func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[cluster.Workload]bool) {
 	for i := range ds {
 		d := &ds[i]

@@ -11,8 +11,8 @@ import (
 	"podfit.dev/podfit/internal/core/headroom"
 )
 
-// Unannounced are the reasons for which actions cannot be announced now, because the announcements before could not be stored, by scope. They
-// have the code NotAnnounced.
+// Unannounced has the reasons why actions cannot be announced now, by scope (AnnouncementScopes): earlier announcements could not be stored. All
+// reasons have the code NotAnnounced.
 type Unannounced map[cluster.Workload]decision.Reason
 
 // AnnouncementScopes returns the keys under which a workload is in Unannounced: its own one if its object cannot be stored, one with nothing

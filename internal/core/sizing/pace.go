@@ -19,11 +19,10 @@ const (
 	closeBound = 0.01
 )
 
-// Pace keeps the recommendation in the status of an autoscaler while only bounds have changed, little, and no running pod has a request between the
-// former and the present one: then no pod would be treated differently. In most histories the bounds change a little in each pass, and each of these
-// changes would be a write.
+// Pace saves writes of statuses. The bounds of most containers change a little in each pass. The status keeps its bounds while the targets are the
+// same, the bounds have moved little, and no running pod has a request between a stored bound and the new one: no pod is changed because of them.
 type Pace struct {
-	// Interval is how long a bound may differ by up to 5 %. After that it may differ by 1 %. With 0 each change is written.
+	// Interval is how long a stored bound may differ from the new one by up to 5 %; after that, by up to 1 %. 0: each change is written.
 	Interval time.Duration
 
 	Before, Now time.Time // the last pass, zero if there was none, and the present one
@@ -60,7 +59,7 @@ func (p *Pace) Keeps(a *cluster.Autoscaler, after []cluster.Advice, pods []*clus
 func (p *Pace) isDue(a *cluster.Autoscaler) bool {
 	h := fnv.New32a()
 	h.Write([]byte(a.Key.String())) // never fails
-	offset := p.Interval * time.Duration(h.Sum32()%1000) / 1000
+	offset := p.Interval / 1000 * time.Duration(h.Sum32()%1000)
 	return !p.Before.IsZero() && !p.Before.Add(offset).Truncate(p.Interval).Equal(p.Now.Add(offset).Truncate(p.Interval))
 }
 

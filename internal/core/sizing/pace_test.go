@@ -24,7 +24,7 @@ func requesting(millicores int64) *cluster.Pod {
 	return &cluster.Pod{Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(millicores, 1000)}}}
 }
 
-func TestPace_Keeps(t *testing.T) {
+func TestPace_boundsMoved_keepsTheStatusOnlyIfNoPodIsConcerned(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 30, 0, time.UTC)
 	ended := requesting(1990)
 	ended.Phase = cluster.Succeeded

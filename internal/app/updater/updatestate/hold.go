@@ -22,7 +22,7 @@ import (
 // The keys are those of plan.AnnouncementScopes.
 type holds map[cluster.Workload]hold
 
-// A hold are failures without a success in between, and the pause after them.
+// A hold counts the failed writes of an object, a namespace or the cluster since the last successful one, and has the pause after them.
 type hold struct {
 	weights map[cluster.Workload]int // of the objects that failed, or of the namespaces if it is the hold of the cluster
 	total   int
@@ -39,7 +39,7 @@ const (
 	stateBackoffMost = 10 * time.Minute
 	// A write without an answer in time has a larger weight than one that was refused: it costs announceTimeout.
 	refusedWeight, slowWeight = 1, 7
-	// objectLimit is the total weight from which the writes of an object have a pause: one failed write.
+	// objectLimit is the total weight at which the announcements in an object pause: that of one failed write.
 	objectLimit = 1
 	// namespaceLimit is the total weight from which the writes in a namespace have a pause: 20 refused ones, or three without an answer.
 	namespaceLimit = 20
@@ -93,7 +93,7 @@ func (h holds) failed(now time.Time, w cluster.Workload, object string, err erro
 	}
 }
 
-// after returns the hold after the failure of a member. From the limit on, it begins a pause, if there is none.
+// after returns the hold after one more failed write. If the total weight is at the limit and there is no pause, a pause begins.
 func (x hold) after(now time.Time, member cluster.Workload, weight, limit int, text string) hold {
 	if x.weights == nil {
 		x.weights = map[cluster.Workload]int{}
