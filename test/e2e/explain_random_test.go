@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	vpav1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/test/e2e/bed"
 	"podfit.dev/podfit/test/e2e/invariant"
 )
@@ -197,16 +196,7 @@ func (p *place) adviseBoth(name string, lower, target, upper int64, memory strin
 	size := func(millicores int64) map[string]string {
 		return map[string]string{"cpu": fmt.Sprintf("%dm", millicores), "memory": memory}
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": []any{
-		map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)},
-	}}}})
-	if err != nil {
-		p.Fatal(err)
-	}
-	vpas := p.as("vpa-recommender").Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns)
-	if _, err := vpas.Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		p.Fatal(err)
-	}
+	p.adviseContainers(name, map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)})
 }
 
 // A quotaRoom is what a ResourceQuota leaves when the pods of a namespace run.

@@ -5,16 +5,13 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	vpav1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
@@ -56,14 +53,7 @@ func (p *place) advisePod(name string, target, parts map[string]string) {
 	for _, c := range []string{"app", "batch"} {
 		containers = append(containers, map[string]any{"containerName": c, "lowerBound": target, "target": target, "upperBound": target, "uncappedTarget": uncapped})
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": containers}}})
-	if err != nil {
-		p.Fatal(err)
-	}
-	vpas := p.as("vpa-recommender").Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns)
-	if _, err := vpas.Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		p.Fatal(err)
-	}
+	p.adviseContainers(name, containers...)
 }
 
 // levelled returns a check that two pods have these pod-level requests and these requests of their containers.

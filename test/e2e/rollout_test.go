@@ -35,17 +35,29 @@ func (s spec) othersAutoscaler(mode string) string {
 func (p *place) advise(cpu, memory string, names ...string) {
 	p.Helper()
 	size := map[string]string{"cpu": cpu, "memory": memory}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": []any{
-		map[string]any{"containerName": "app", "lowerBound": size, "target": size, "upperBound": size},
-	}}}})
+	for _, name := range names {
+		p.adviseContainers(name, map[string]any{"containerName": "app", "lowerBound": size, "target": size, "upperBound": size})
+	}
+}
+
+// adviseContainers writes the recommendations for the containers of a VPA as the service account of the recommender. No other recommender may
+// serve the VPA: both would write its status alternately.
+func (p *place) adviseContainers(name string, containers ...any) {
+	p.Helper()
+	a, err := p.Autoscaler(p.Context(), p.ns, name)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if len(a.Spec.Recommenders) == 0 && p.world == shared && !slices.Contains(adviseThemselves, p.ns) {
+		p.Fatalf("VPA %s is served by the recommender of all tests: use othersAutoscaler, or add namespace %s to adviseThemselves", name, p.ns)
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": containers}}})
 	if err != nil {
 		p.Fatal(err)
 	}
 	vpas := p.as("vpa-recommender").Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns)
-	for _, name := range names {
-		if _, err := vpas.Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			p.Fatal(err)
-		}
+	if _, err := vpas.Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		p.Fatal(err)
 	}
 }
 

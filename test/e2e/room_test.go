@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	vpav1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/test/e2e/bed"
 	"podfit.dev/podfit/test/e2e/invariant"
 )
@@ -174,22 +172,8 @@ func (p *place) schedulable(node string, allowed bool) {
 // request.
 func (p *place) recommend(name, lower, target, upper string) {
 	p.Helper()
-	amounts := func(cpu string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("100Mi")}
-	}
-	status, err := json.Marshal(map[string]any{"status": vpav1.VerticalPodAutoscalerStatus{
-		Recommendation: &vpav1.RecommendedPodResources{ContainerRecommendations: []vpav1.RecommendedContainerResources{
-			{ContainerName: "app", LowerBound: amounts(lower), Target: amounts(target), UpperBound: amounts(upper)},
-		}},
-	}})
-	if err != nil {
-		p.Fatal(err)
-	}
-	_, err = p.as("vpa-recommender").Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns).
-		Patch(p.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status")
-	if err != nil {
-		p.Fatal(err)
-	}
+	size := func(cpu string) map[string]string { return map[string]string{"cpu": cpu, "memory": "100Mi"} }
+	p.adviseContainers(name, map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)})
 }
 
 // hasCPU returns an error unless the container of the only pod of a workload runs with this CPU request.

@@ -203,7 +203,14 @@ func initContainerRunsAreMeasured(t *testing.T, name string) {
 		}
 	}
 
-	p.eventually("the init container has a target of its runs", 30*time.Second, p.sizedByRuns("steady", "setup"))
+	// A kubelet that does not answer within three seconds, on a busy machine, is asked again a minute later: then another run is needed.
+	p.eventually("the init container has a target of its runs", 3*time.Minute, func(ctx context.Context) error {
+		err := p.sizedByRuns("steady", "setup")(ctx)
+		if newest := p.newest(); err != nil && time.Since(newest.CreationTimestamp.Time) > 40*time.Second {
+			err = errors.Join(err, p.CoreV1().Pods(p.ns).Delete(ctx, newest.Name, metav1.DeleteOptions{}))
+		}
+		return err
+	})
 	p.replaceOne("a new pod has the target within the sum of the others", capped)
 	upstream.replaceOne("with --compatibility=upstream, a new pod has its own amounts", own)
 	if a, err := upstream.Autoscaler(t.Context(), upstream.ns, "steady"); err != nil || targets(a) != "" {
@@ -234,8 +241,7 @@ func initContainerRunsAreMeasured(t *testing.T, name string) {
 func (p *place) replaceOne(what, want string) {
 	p.Helper()
 	old := p.start("steady", 3)
-	slices.SortFunc(old, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	if err := p.CoreV1().Pods(p.ns).Delete(p.Context(), old[0].Name, metav1.DeleteOptions{}); err != nil {
+	if err := p.CoreV1().Pods(p.ns).Delete(p.Context(), p.newest().Name, metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	p.eventually(what, resized, func(ctx context.Context) error {
@@ -253,6 +259,12 @@ func (p *place) replaceOne(what, want string) {
 		}
 		return nil
 	})
+}
+
+// newest waits until the three pods run, and returns the newest one.
+func (p *place) newest() corev1.Pod {
+	p.Helper()
+	return slices.MaxFunc(p.start("steady", 3), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
 // setupOf formats the amounts of a pod's init container. The CPU of its runs is 345m, or a little less.

@@ -5,16 +5,10 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	vpav1 "podfit.dev/podfit/api/v1"
 )
 
 // rescueWithoutWebhook has a ReplicationController whose containers are OOM-killed seconds after each start. Their requests are within the
@@ -45,14 +39,5 @@ func rescueWithoutWebhook(t *testing.T, name string) {
 func (p *place) adviseMemory(name, lower, target, upper string) {
 	p.Helper()
 	size := func(memory string) map[string]string { return map[string]string{"cpu": "100m", "memory": memory} }
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"recommendation": map[string]any{"containerRecommendations": []any{
-		map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)},
-	}}}})
-	if err != nil {
-		p.Fatal(err)
-	}
-	vpas := p.as("vpa-recommender").Dynamic.Resource(vpav1.GroupVersion().WithResource(vpav1.ResourceAutoscalers)).Namespace(p.ns)
-	if _, err := vpas.Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		p.Fatal(err)
-	}
+	p.adviseContainers(name, map[string]any{"containerName": "app", "lowerBound": size(lower), "target": size(target), "upperBound": size(upper)})
 }

@@ -155,7 +155,7 @@ func TestWeb_tokenOfServiceAccount_showsOnlyItsNamespaces(t *testing.T) {
 		at.start("steady", 2)
 	}
 	changed := steady("changed")
-	p.apply(changed.manifest(), changed.ownAutoscaler("InPlaceOrRecreate"))
+	p.apply(changed.manifest(), changed.othersAutoscaler("InPlaceOrRecreate"))
 	p.start("changed", 2)
 	p.advise("350m", "262144k", "changed")
 	p.apply(webAccounts)

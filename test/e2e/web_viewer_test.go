@@ -100,18 +100,23 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 			return err
 		})
 		for _, name := range []string{"small", "large"} {
-			status, body, err := fetched(t.Context(), addresses[who], "/workloads/"+p.ns+"/Deployment/"+name, "")
-			if err != nil || status != http.StatusOK {
-				t.Errorf("%s, %s: status %d, %v", who, name, status, err)
-			}
-			if patch := strings.Contains(body, `id="yaml"`); patch != (want == known) {
-				t.Errorf("%s, %s: the page offers a patch: %v", who, name, patch)
-			}
-			praise := []string{"No risk is known.", "need no change", "There is nothing to change."}
-			said := slices.ContainsFunc(praise, func(text string) bool { return strings.Contains(body, text) })
-			if reason := strings.Contains(body, "ot judged yet: its stored usage could not be read."); reason != (want == unknown) || reason && said {
-				t.Errorf("%s, %s: it says that the workload is not judged: %v, and praises it: %v", who, name, reason, said)
-			}
+			p.eventually("the page of "+who+" has the workload "+name, time.Minute, func(ctx context.Context) error {
+				status, body, err := fetched(ctx, addresses[who], "/workloads/"+p.ns+"/Deployment/"+name, "")
+				if err != nil || status != http.StatusOK {
+					return errors.Join(err, fmt.Errorf("status %d", status)) // the titles are the same before the cluster has been read
+				}
+				praise := []string{`id="yaml"`, "No risk is known.", "need no change", "There is nothing to change."}
+				if want == unknown && slices.ContainsFunc(praise, func(text string) bool { return strings.Contains(body, text) }) {
+					t.Errorf("%s, %s: the page offers a patch or praises what is not known:\n%s", who, name, body)
+				}
+				if patch := strings.Contains(body, `id="yaml"`); patch != (want == known) {
+					return fmt.Errorf("it offers a patch: %v", patch)
+				}
+				if reason := strings.Contains(body, "ot judged yet: its stored usage could not be read."); reason != (want == unknown) {
+					return fmt.Errorf("it says that the workload is not judged: %v", reason)
+				}
+				return nil
+			})
 		}
 	}
 	for _, page := range []string{"/", "/nodes"} {
