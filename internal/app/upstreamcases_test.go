@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -37,22 +38,28 @@ import (
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/webhook"
 	"podfit.dev/podfit/test/kubetest"
 )
 
-// An upstreamCase is the situation of one of upstream's nine end-to-end cases about all components together: three pods whose usage
-// changes, in a simulated cluster with the real recommender, updater and webhook. The table has all nine. With both values of --compatibility,
-// the outcome of all of them is upstream's.
+// An upstreamCase is the situation of one of upstream's end-to-end cases about several components: three pods in a simulated cluster with the real
+// recommender, updater and webhook. With both values of --compatibility, the outcome of all of them is upstream's. test/contract has the list of
+// all cases of upstream.
 type upstreamCase struct {
 	name       string
-	vpa        string // fields of the spec of the VPA besides the target
-	advised    bool   // the VPA has a recommendation of 250m and 200Mi when it is created
-	containers string // of the pods, JSON
-	killed     bool   // the kubelet OOM-kills the pods every minute
+	vpa        string            // fields of the spec of the VPA besides the target
+	older      string            // the same of an older VPA with the same target, which recommends 500m and 500Mi; "" means that there is none
+	advice     map[string]string // recommended amounts when the VPA is created, by container, JSON
+	fixed      bool              // no recommender runs, so that the recommendation stays
+	limits     string            // item of a LimitRange, JSON; "" means that there is none
+	containers string            // of the pods, JSON
+	inits      string            // init containers of the pods, JSON
+	running    bool              // the first pods are created before the VPA, so the webhook does not size them
+	killed     bool              // the kubelet OOM-kills the pods every minute
 	phases     []phase
+	stays      bool   // no pod is replaced
+	observed   string // annotation vpaObservedContainers of all pods at the end; "" means that any value is right
 }
 
 // A phase is a usage of each pod, and the requests that all pods must have within a time.
@@ -60,13 +67,19 @@ type phase struct {
 	cpu, memory string // usage
 	resource    corev1.ResourceName
 	want        []string // "least most" of each container
+	inits       []string // the same of each init container
 	within      time.Duration
 	never       bool // no pod may have the requests
 }
 
+// usual is the first recommendation of most of upstream's cases.
+var usual = map[string]string{"app": `{"cpu":"250m","memory":"200Mi"}`}
+
 const (
-	smallContainer = `{"name":"app","image":"app","resources":{"requests":{"cpu":"10m","memory":"10M"}}}`
-	usualWait      = 15 * time.Minute // of most of upstream's cases
+	smallContainer  = `{"name":"app","image":"app","resources":{"requests":{"cpu":"10m","memory":"10M"}}}`
+	mediumContainer = `{"name":"app","image":"app","resources":{"requests":{"cpu":"100m","memory":"100Mi"}}}`
+	twoContainers   = smallContainer + `,{"name":"second","image":"app","resources":{"requests":{"cpu":"20m"}}}`
+	usualWait       = 15 * time.Minute // of most of upstream's cases
 )
 
 func upstreamCases() []upstreamCase {
@@ -79,23 +92,39 @@ func upstreamCases() []upstreamCase {
 	boosted := func(want ...string) phase {
 		return phase{cpu: "5m", memory: "10Mi", resource: corev1.ResourceCPU, want: want, within: 5 * time.Second}
 	}
+	after := func(want ...string) phase {
+		return phase{cpu: "5m", memory: "10Mi", resource: corev1.ResourceCPU, want: want, within: usualWait}
+	}
+	boostOf := func(container string, seconds int) string {
+		return fmt.Sprintf(`{"containerName":%q,"startupBoost":{"cpu":{"type":"Factor","factor":20,"durationSeconds":%d}}}`, container, seconds)
+	}
 	ended := idleCPU
 	ended.want = []string{"1m 100m", "1m 100m"}
 	const inPlace, recreate = `"updatePolicy":{"updateMode":"InPlaceOrRecreate"}`, `"updatePolicy":{"updateMode":"Recreate"}`
 	const boost = `"startupBoost":{"cpu":{"type":"Factor","factor":20,"durationSeconds":10}}`
 	return []upstreamCase{
-		{name: "CPU usage grows, mode InPlaceOrRecreate", vpa: inPlace, advised: true, containers: smallContainer, phases: []phase{idleCPU, busy}},
-		{name: "memory usage grows, mode InPlaceOrRecreate", vpa: inPlace, advised: true, containers: smallContainer, phases: []phase{idleMemory, large}},
-		{name: "CPU usage grows, mode Recreate", vpa: recreate, advised: true, containers: smallContainer, phases: []phase{idleCPU, busy}},
-		{name: "memory usage grows, mode Recreate", vpa: recreate, advised: true, containers: smallContainer, phases: []phase{idleMemory, large}},
-		{name: "CPU usage grows, the VPA names the default recommender", vpa: recreate + `,"recommenders":[{"name":"default"}]`, advised: true,
+		{name: "CPU usage grows, mode InPlaceOrRecreate", vpa: inPlace, advice: usual, containers: smallContainer, phases: []phase{idleCPU, busy}},
+		{name: "memory usage grows, mode InPlaceOrRecreate", vpa: inPlace, advice: usual, containers: smallContainer, phases: []phase{idleMemory, large}},
+		{name: "CPU usage grows, mode Recreate", vpa: recreate, advice: usual, containers: smallContainer, phases: []phase{idleCPU, busy}},
+		{name: "memory usage grows, mode Recreate", vpa: recreate, advice: usual, containers: smallContainer, phases: []phase{idleMemory, large}},
+		{name: "CPU usage grows, the VPA names the default recommender", vpa: recreate + `,"recommenders":[{"name":"default"}]`, advice: usual,
 			containers: smallContainer, phases: []phase{idleCPU, busy}},
-		{name: "CPU usage grows, the VPA names another recommender", vpa: recreate + `,"recommenders":[{"name":"non-recognized"}]`, advised: true,
+		{name: "CPU usage grows, the VPA names another recommender", vpa: recreate + `,"recommenders":[{"name":"non-recognized"}]`, advice: usual,
 			containers: smallContainer, phases: []phase{unserved}},
 		{name: "boost of all containers", vpa: inPlace + "," + boost, containers: smallContainer, phases: []phase{boosted("180m 220m"), idleCPU}},
 		{name: "boost of one of two containers", vpa: inPlace + `,"resourcePolicy":{"containerPolicies":[{"containerName":"app",` + boost + `}]}`,
-			containers: smallContainer + `,{"name":"second","image":"app","resources":{"requests":{"cpu":"20m"}}}`,
-			phases:     []phase{boosted("180m 220m", "1m 100m"), ended}},
+			containers: twoContainers, phases: []phase{boosted("180m 220m", "1m 100m"), ended}},
+		{name: "boost of one of two containers with a recommendation", fixed: true, advice: map[string]string{"app": `{"cpu":"10m"}`}, containers: twoContainers,
+			vpa: inPlace + `,"resourcePolicy":{"containerPolicies":[` + boostOf("app", 65) + `]}`, stays: true,
+			phases: []phase{boosted("200m 200m", "20m 20m"), after("10m 10m", "20m 20m")}},
+		{name: "boosts of two containers for different times", fixed: true, advice: map[string]string{"app": `{"cpu":"10m"}`, "second": `{"cpu":"20m"}`},
+			containers: twoContainers, vpa: inPlace + `,"resourcePolicy":{"containerPolicies":[` + boostOf("app", 65) + "," + boostOf("second", 185) + `]}`, stays: true,
+			phases: []phase{boosted("200m 200m", "400m 400m"), after("10m 10m", "400m 400m"), after("10m 10m", "20m 20m")}},
+		{name: "mode Initial, an older VPA has the mode Off", fixed: true, advice: usual, containers: mediumContainer, vpa: `"updatePolicy":{"updateMode":"Initial"}`,
+			older: `"updatePolicy":{"updateMode":"Off"}`, stays: true, phases: []phase{
+				{resource: corev1.ResourceCPU, want: []string{"250m 250m"}, within: 5 * time.Second},
+				{resource: corev1.ResourceMemory, want: []string{"200Mi 200Mi"}, within: 5 * time.Second},
+			}},
 		{name: "OOM kills", vpa: recreate, killed: true,
 			containers: `{"name":"app","image":"app","resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"1Gi"}}}`,
 			phases:     []phase{{cpu: "5m", memory: "1000Mi", resource: corev1.ResourceMemory, want: []string{"1400Mi 10000Mi"}, within: 8 * time.Minute}}},
@@ -107,6 +136,9 @@ type wholeCluster struct {
 	*kubetest.FakeAPI
 	t          *testing.T
 	containers string
+	inits      string
+	fixed      bool
+	running    bool
 	webhook    http.Handler
 
 	mu          sync.Mutex
@@ -114,35 +146,57 @@ type wholeCluster struct {
 	created     int
 }
 
-func newWholeCluster(t *testing.T, c upstreamCase) *wholeCluster {
-	f := &wholeCluster{FakeAPI: kubetest.NewLocalAPI(t), t: t, containers: c.containers}
+func newWholeCluster(t *testing.T, c *upstreamCase) *wholeCluster {
+	f := &wholeCluster{FakeAPI: kubetest.NewLocalAPI(t), t: t, containers: c.containers, inits: c.inits, fixed: c.fixed, running: c.running}
 	f.Handle(f.handle)
 	f.OnEvict(func(string, string) { time.AfterFunc(2*time.Second, f.create) })
 	f.ApplyNode("n", "64", "256Gi")
 	f.Apply("/apis/apps/v1/deployments", `{"metadata":{"namespace":"shop","name":"web"},"spec":{"replicas":3}}`)
 	f.Apply(kubetest.ReplicaSetsPath, `{"metadata":{"namespace":"shop","name":"web-1","uid":"rs","ownerReferences":[
 		{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d","controller":true}]},"spec":{"replicas":3}}`)
-	status := ""
-	if c.advised {
-		amounts := `{"cpu":"250m","memory":"200Mi"}`
-		status = fmt.Sprintf(`,"status":{"recommendation":{"containerRecommendations":[{"containerName":"app","target":%s,"lowerBound":%s,"upperBound":%s}]}}`, amounts, amounts, amounts)
+	if c.limits != "" {
+		f.Apply("/api/v1/limitranges", `{"metadata":{"namespace":"shop","name":"range"},"spec":{"limits":[`+c.limits+`]}}`)
 	}
-	f.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"web","uid":"v","generation":1,"creationTimestamp":%q},
-		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},%s}%s}`, stamp(), c.vpa, status))
+	if c.older != "" {
+		f.autoscale("1-web", c.older, time.Hour, map[string]string{"app": `{"cpu":"500m","memory":"500Mi"}`})
+	}
+	f.autoscale("web", c.vpa, 0, c.advice)
 	return f
 }
 
 func stamp() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// create creates a pod as the ReplicaSet does. The webhook sizes it. It is ready immediately.
+// autoscale creates a VPA of the Deployment with a recommendation.
+func (f *wholeCluster) autoscale(name, spec string, age time.Duration, advice map[string]string) {
+	var recommended []string
+	for _, container := range slices.Sorted(maps.Keys(advice)) {
+		amounts := advice[container]
+		recommended = append(recommended, fmt.Sprintf(`{"containerName":%q,"target":%s,"lowerBound":%s,"upperBound":%s}`, container, amounts, amounts, amounts))
+	}
+	status := ""
+	if len(recommended) > 0 {
+		status = `,"status":{"recommendation":{"containerRecommendations":[` + strings.Join(recommended, ",") + `]}}`
+	}
+	f.Apply(kubetest.AutoscalersPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"uid":%q,"generation":1,"creationTimestamp":%q},
+		"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},%s}%s}`,
+		name, "uid of "+name, time.Now().Add(-age).UTC().Format(time.RFC3339), spec, status))
+}
+
+// create creates a pod as the ReplicaSet does. The webhook sizes it, except the first pods if they run before the VPA. It is ready immediately.
 func (f *wholeCluster) create() {
 	f.mu.Lock()
 	f.created++
-	name := fmt.Sprint("web-1-", f.created)
+	name, sized := fmt.Sprint("web-1-", f.created), !f.running || f.created > 3
 	f.mu.Unlock()
-	pod := f.admit(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":%q,"creationTimestamp":%q,"ownerReferences":[
-		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-1","uid":"rs","controller":true}]},"spec":{"nodeName":"n","containers":[%s]}}`,
-		name, "uid of "+name, stamp(), f.containers))
+	object := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":%q,"creationTimestamp":%q,"ownerReferences":[
+		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-1","uid":"rs","controller":true}]},"spec":{"nodeName":"n","containers":[%s],"initContainers":[%s]}}`,
+		name, "uid of "+name, stamp(), f.containers, f.inits)
+	var pod *corev1.Pod
+	if sized {
+		pod = f.admit(object)
+	} else {
+		pod = f.decode(object)
+	}
 	now := metav1.Now()
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &now, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
@@ -152,6 +206,13 @@ func (f *wholeCluster) create() {
 			Name: pod.Spec.Containers[i].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
+	for i := range pod.Spec.InitContainers {
+		init := corev1.ContainerStatus{Name: pod.Spec.InitContainers[i].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}
+		if pod.Spec.InitContainers[i].RestartPolicy == nil {
+			init.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+		}
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, init)
+	}
 	f.store(pod)
 }
 
@@ -159,6 +220,9 @@ func (f *wholeCluster) create() {
 func (f *wholeCluster) store(p *corev1.Pod) {
 	for i := range p.Status.ContainerStatuses {
 		p.Status.ContainerStatuses[i].Resources = p.Spec.Containers[i].Resources.DeepCopy()
+	}
+	for i := range p.Status.InitContainerStatuses {
+		p.Status.InitContainerStatuses[i].Resources = p.Spec.InitContainers[i].Resources.DeepCopy()
 	}
 	f.Apply(kubetest.PodsPath, string(f.encode(p)))
 }
@@ -281,7 +345,7 @@ type admissionView struct {
 }
 
 func (v admissionView) Project(ctx context.Context, p *corev1.Pod) *cluster.Pod {
-	out := projection.Pod(p, nil)
+	out := v.World.Project(p, nil)
 	out.Top, _ = v.TopSoon(ctx, out.Controller)
 	return out
 }
@@ -295,13 +359,14 @@ func (v admissionView) Sizes(*corev1.Pod) *fleet.Sizes {
 }
 
 // configured returns the configuration of podfit run with a value of --compatibility.
-func configured(t *testing.T, mode compatibility.Mode) runConfig {
+func configured(t *testing.T, mode compatibility.Mode, flags ...string) runConfig {
 	t.Helper()
 	c := runDefaults()
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(process.Dashes)
 	c.Flags(fs)
-	if err := fs.Parse([]string{"--compatibility=" + string(mode), "--feature-gates=CPUStartupBoost=true", "--use-admission-controller-status=false"}); err != nil {
+	flags = append(flags, "--compatibility="+string(mode), "--feature-gates=CPUStartupBoost=true", "--use-admission-controller-status=false")
+	if err := fs.Parse(flags); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Compatibility.Apply(fs); err != nil {
@@ -330,7 +395,7 @@ func (f *wholeCluster) start(ctx context.Context, c *runConfig) (ended chan erro
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	options := webhook.Options{Gates: webhook.Gates{CPUStartupBoost: c.Gates.On(process.CPUStartupBoost)}}
+	options := webhook.Options{Gates: webhook.Gates{CPUStartupBoost: c.Gates.On(process.CPUStartupBoost)}, InitContainers: c.SizeSidecars}
 	view := admissionView{world, c.NodeFit.Options()}
 	options.Nodes = view
 	f.webhook = webhook.NewHandler(view, options, webhook.NewMetrics(prometheus.NewRegistry()), log)
@@ -340,6 +405,10 @@ func (f *wholeCluster) start(ctx context.Context, c *runConfig) (ended chan erro
 		afterPods := func(ctx context.Context) error { // a boost starts from the requests of the template
 			select {
 			case <-created:
+				if f.fixed {
+					<-ctx.Done()
+					return nil
+				}
 				return recommend(ctx)
 			case <-ctx.Done():
 				return nil
@@ -361,16 +430,17 @@ func (f *wholeCluster) start(ctx context.Context, c *runConfig) (ended chan erro
 // has reports whether all pods have the requests of a phase; for a phase with never, whether one has.
 func (f *wholeCluster) has(x phase) bool {
 	pods := f.pods()
-	fits := func(p *corev1.Pod) bool {
-		for i, bounds := range x.want {
+	fit := func(containers []corev1.Container, want []string) bool {
+		for i, bounds := range want {
 			least, most, _ := strings.Cut(bounds, " ")
-			q, found := p.Spec.Containers[i].Resources.Requests[x.resource]
+			q, found := containers[i].Resources.Requests[x.resource]
 			if !found || q.Cmp(resource.MustParse(least)) < 0 || q.Cmp(resource.MustParse(most)) > 0 {
 				return false
 			}
 		}
 		return true
 	}
+	fits := func(p *corev1.Pod) bool { return fit(p.Spec.Containers, x.want) && fit(p.Spec.InitContainers, x.inits) }
 	if x.never {
 		return slices.ContainsFunc(pods, fits)
 	}
@@ -396,28 +466,46 @@ func (f *wholeCluster) await(x phase, killed bool) (after time.Duration, ok bool
 	return x.within, false
 }
 
+// run runs a case with a configuration.
+func (c *upstreamCase) run(t *testing.T, config *runConfig) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newWholeCluster(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := f.start(ctx, config)
+		for i, x := range c.phases {
+			after, ok := f.await(x, c.killed)
+			t.Logf("phase %d: %v after %v", i, ok, after)
+			if ok == x.never {
+				t.Errorf("phase %d: pods have the requests %q and %q: %v, want %v\n%s", i, x.want, x.inits, ok, !x.never, f.encode(f.pods()))
+			}
+		}
+		if c.stays {
+			time.Sleep(usualWait)
+			f.mu.Lock()
+			if f.created > 3 {
+				t.Errorf("%d pods were created, want 3", f.created)
+			}
+			f.mu.Unlock()
+		}
+		for _, p := range f.pods() {
+			if got := p.Annotations[policy.ObservedAnnotation]; c.observed != "" && got != c.observed {
+				t.Errorf("%s: vpaObservedContainers is %q, want %q", p.Name, got, c.observed)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // replacements of evicted pods
+	})
+}
+
 func TestCompatibility_usageOfUpstreamsCases_changesThePodsWithBothValues(t *testing.T) {
 	for _, c := range upstreamCases() {
 		for _, mode := range []compatibility.Mode{compatibility.Podfit, compatibility.Upstream} {
 			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newWholeCluster(t, c)
-					config := configured(t, mode)
-					ctx, cancel := context.WithCancel(t.Context())
-					ended := f.start(ctx, &config)
-					for i, x := range c.phases {
-						after, ok := f.await(x, c.killed)
-						t.Logf("phase %d: %v after %v", i, ok, after)
-						if ok == x.never {
-							t.Errorf("phase %d: pods have the requests %q: %v, want %v\n%s", i, x.want, ok, !x.never, f.encode(f.pods()))
-						}
-					}
-					cancel()
-					if err := <-ended; err != nil && ctx.Err() == nil {
-						t.Error(err)
-					}
-					time.Sleep(time.Minute) // replacements of evicted pods
-				})
+				config := configured(t, mode)
+				c.run(t, &config)
 			})
 		}
 	}

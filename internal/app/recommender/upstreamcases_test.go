@@ -16,9 +16,8 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
-// An upstreamCase is the situation of one of upstream's 11 end-to-end cases about the recommender. The table has ten of them, of which two are
-// about flags for namespaces. A restart of the recommender is the other one, and has a test of its own. With both values of --compatibility,
-// the outcome of all of them is upstream's.
+// An upstreamCase is the situation of one of upstream's end-to-end cases about the recommender. A restart of the recommender is another one, and has a
+// test of its own. With both values of --compatibility, the outcome of all of them is upstream's. test/contract has the list of all cases of upstream.
 type upstreamCase struct {
 	name  string
 	flags []string
@@ -113,6 +112,12 @@ func upstreamCases() []upstreamCase {
 			check: func(t *testing.T, b *bench) {
 				if to := b.advice("web", "app").Target.Memory; to < 3<<30 {
 					t.Errorf("target %d bytes, want at least three times 1 GiB", to)
+				}
+			}},
+		{name: "--pod-recommendation-min-memory-mb above the usage", flags: []string{"--pod-recommendation-min-memory-mb=500"}, world: idle(nil, "app"),
+			check: func(t *testing.T, b *bench) {
+				if to := b.advice("web", "app").Target.Memory; to < 500<<20 {
+					t.Errorf("target %d bytes, want at least 500 MiB", to)
 				}
 			}},
 		{name: "--vpa-object-namespace", flags: []string{"--vpa-object-namespace=shop"}, world: twoNamespaces, check: recommends("second")},

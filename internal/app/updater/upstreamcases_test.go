@@ -18,10 +18,10 @@ import (
 	"podfit.dev/podfit/test/rowtest"
 )
 
-// An upstreamCase is the situation of one of upstream's 45 end-to-end cases about the updater and the actuation, in a simulated cluster of three
-// pods with 100m and 50Mi. Of these cases, 42 are rows of upstreamCases, in which both behaviours have the same outcome. The three in which they
-// differ are a row of TestCompatibility_situations_haveTheOutcomeOfEachValue and two tests of their own. What the webhook does with new pods in
-// the cases of the modes Off, Initial and InPlaceOrRecreate is in test/admission.
+// An upstreamCase is the situation of one of upstream's end-to-end cases about the updater and the actuation in which both values of --compatibility
+// have the same outcome, in a simulated cluster of three pods with 100m and 50Mi. The cases in which the outcomes differ are a row of
+// TestCompatibility_situations_haveTheOutcomeOfEachValue and two tests of their own. What the webhook does with new pods in the cases of the modes
+// Off, Initial and InPlaceOrRecreate is in test/admission, and test/contract has the list of all cases of upstream.
 type upstreamCase struct {
 	name    string
 	mode    cluster.Mode
@@ -29,6 +29,7 @@ type upstreamCase struct {
 	world   func(*hostileCluster)
 	evicts  int // pods that are evicted in 20 minutes
 	resizes int
+	quiet   int // minutes in which no pod is evicted
 }
 
 // below makes the pods request more than the recommendation.
@@ -114,7 +115,7 @@ func upstreamCases() []upstreamCase {
 		{name: "the lease is not valid", mode: cluster.InPlaceOrRecreate, world: func(y *hostileCluster) { y.stale = true }},
 		{name: "pods grow in place", mode: cluster.InPlaceOrRecreate, resizes: 3},
 		{name: "pods shrink in place", mode: cluster.InPlaceOrRecreate, world: below, resizes: 3},
-		{name: "resizes are deferred for more than five minutes", mode: cluster.InPlaceOrRecreate, evicts: 3, resizes: 3,
+		{name: "resizes are deferred for more than five minutes", mode: cluster.InPlaceOrRecreate, evicts: 3, resizes: 3, quiet: 5,
 			world: func(y *hostileCluster) { y.pendingResizes(cluster.Resize{State: cluster.ResizeDeferred}) }},
 		{name: "mode InPlace, pods grow", mode: cluster.InPlace, resizes: 3},
 		{name: "mode InPlace, pods shrink", mode: cluster.InPlace, world: below, resizes: 3},
@@ -175,6 +176,14 @@ func TestCompatibility_casesOfUpstream_haveTheirOutcomeWithBothValues(t *testing
 					if c.world != nil {
 						c.world(y)
 					}
+					if c.quiet > 0 {
+						y.evict = func(p *cluster.Pod) (error, bool) {
+							if y.minute < c.quiet {
+								t.Errorf("%s is evicted in minute %d, want none before minute %d", p.Name, y.minute, c.quiet)
+							}
+							return nil, false
+						}
+					}
 					reasons := y.during(t, 20*time.Minute)
 					if got, want := fmt.Sprint(y.actions["evict"], y.actions["resize"]), fmt.Sprint(c.evicts, c.resizes); got != want {
 						t.Errorf("evictions and resizes %s, want %s; last reasons %q", got, want, reasons)
@@ -212,6 +221,41 @@ func TestCompatibility_disruptionBudgetAllowsSeven_areEvictedWithinThreePasses(t
 				y.during(t, 13*time.Minute)
 				if n := y.actions["evict"]; n < c.least || n > c.most {
 					t.Errorf("%d pods were evicted in three passes, want %d to %d", n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+// The target fits on no node, so the replacement of an evicted pod stays pending. Upstream then evicts no other pod. podfit evicts none, which the
+// table of deviations names.
+func TestCompatibility_targetFitsOnNoNode_atMostOnePodIsPending(t *testing.T) {
+	for mode, c := range map[compatibility.Mode]struct {
+		pending int
+		entry   string // the entry of the table of deviations that names the difference from upstream; "" if there is none
+	}{
+		compatibility.Upstream: {1, ""},
+		compatibility.Podfit:   {0, "nodes for the replacement"},
+	} {
+		if c.entry != "" && !slices.ContainsFunc(rowtest.Table, func(d rowtest.Deviation) bool { return d.Name == c.entry }) {
+			t.Errorf("%s: no entry %q in the table", mode, c.entry)
+		}
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newFullCluster()
+				y.config, y.addsNodes = given(t, "--compatibility="+string(mode)), false
+				y.autoscalers[0].Advice[0].Estimate = estimate(9_999_000, 50)
+				for minute := range 15 {
+					y.runFor(t, time.Minute)
+					pending := 0
+					for _, p := range y.pods {
+						if p.Phase == cluster.Pending {
+							pending++
+						}
+					}
+					if pending != c.pending {
+						t.Errorf("minute %d: %d pods are pending, want %d", minute, pending, c.pending)
+					}
 				}
 			})
 		})
