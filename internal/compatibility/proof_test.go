@@ -101,13 +101,13 @@ func rowsOfBoth(test *ast.FuncDecl) (texts []string) {
 			}
 			if from, isName := f.X.(*ast.Ident); isName && from.Name == "rowtest" {
 				calls = true
-				texts = append(texts, textOf(n.Args[1], ""))
+				texts = append(texts, textOf(n.Args[1]))
 			}
 		case *ast.RangeStmt:
 			if table, isTable := n.X.(*ast.CompositeLit); isTable {
 				for _, row := range table.Elts {
 					if pair, isPair := row.(*ast.KeyValueExpr); isPair {
-						texts = append(texts, textOf(pair.Key, ""))
+						texts = append(texts, textOf(pair.Key))
 					}
 				}
 			}
@@ -118,6 +118,19 @@ func rowsOfBoth(test *ast.FuncDecl) (texts []string) {
 		return nil
 	}
 	return texts
+}
+
+// textOf returns the text of a literal, and "" for another expression.
+func textOf(e ast.Expr) string {
+	literal, isLiteral := e.(*ast.BasicLit)
+	if !isLiteral {
+		return ""
+	}
+	text, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		return literal.Value
+	}
+	return text
 }
 
 func TestRowsOfBoth_sources_onlyTestsThatCallItHaveRows(t *testing.T) {
