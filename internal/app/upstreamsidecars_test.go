@@ -17,7 +17,7 @@ import (
 // Upstream's cases about native sidecars need the feature gate NativeSidecar, which release 1.8.1 does not have. --size-sidecars is podfit's flag for
 // it, and --compatibility=upstream sets it to false.
 
-// sidecarCases are the cases with the feature gate. sidecarCasesWithoutGate are the others.
+// sidecarCases returns the cases with the feature gate, and sidecarCasesWithoutGate those without it.
 func sidecarCases() []upstreamCase {
 	both := func(app, sidecar string) map[string]string { return map[string]string{"app": app, "mesh": sidecar} }
 	const recreate, inPlace, large = `"updatePolicy":{"updateMode":"Recreate"}`, `"updatePolicy":{"updateMode":"InPlaceOrRecreate"}`, `{"cpu":"250m","memory":"200Mi"}`

@@ -146,7 +146,7 @@ func valueOf(node ast.Node, field string) (ast.Expr, bool) {
 	return pair.Value, isIdentifier && key.Name == field
 }
 
-// textOf returns the text of a literal or of a sum of literals and a kind.
+// textOf returns the text of a string literal, or of a sum of string literals and a variable, which stands for the kind of a workload.
 func textOf(e ast.Expr, kind string) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

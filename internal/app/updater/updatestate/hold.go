@@ -39,7 +39,7 @@ const (
 	stateBackoffMost = 10 * time.Minute
 	// A write without an answer in time has a larger weight than one that was refused: it costs announceTimeout.
 	refusedWeight, slowWeight = 1, 7
-	// objectLimit is the total weight at which the announcements in an object pause: that of one failed write.
+	// objectLimit is the total weight at which the writes of an object pause: one failed write is enough.
 	objectLimit = 1
 	// namespaceLimit is the total weight from which the writes in a namespace have a pause: 20 refused ones, or three without an answer.
 	namespaceLimit = 20
