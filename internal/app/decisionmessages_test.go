@@ -336,6 +336,11 @@ var decisionMessages = []decisionMessage{
 			"and the log of the admission controller. With it, look in `metadata.managedFields` for the program that changed the requests afterwards.",
 	},
 	{
+		Code: decision.EffectUnknown, Example: decision.Reason{Until: exampleTime},
+		Meaning: "A pod was evicted, and its replacement has the requests that the evicted pod had. By the time that it existed, these were the recommendation, so that it got them whether or not the admission controller runs. The next eviction of the workload waits as after one without effect (reason `BackingOff`).",
+		Remedy:  "No action is required. If it repeats, the recommendation keeps falling and rising: see `podfit explain`.",
+	},
+	{
 		Code: decision.NotSizedAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
 		Others: []decision.Reason{
 			{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700, Want: 1},

@@ -519,6 +519,12 @@ type PriorEviction struct {
 	// judged is true if the replacement of the eviction was observed and ineffective counts it.
 	// +optional
 	Judged bool `json:"judged,omitempty"`
+
+	// unshown is the number of the evictions in ineffective until the last one whose replacement does not show whether it had an effect: it got
+	// the size of the evicted pod, which was recommended by then.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Unshown int32 `json:"unshown,omitempty"`
 }
 
 // MissingReplacement lists the evicted pods of a controller whose replacements have not been observed.

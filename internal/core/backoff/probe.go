@@ -35,7 +35,11 @@ func (g *Gate) Ineffective(p *cluster.Pod) (decision.Reason, bool) {
 		return r, blocked
 	}
 	n, last := g.Ledger.IneffectiveEvictions(p.Workload(), g.Effective)
-	return g.after(n, last, g.Delays.EvictionBackoff, "eviction")
+	r, blocked = g.after(n, last, g.Delays.EvictionBackoff, "eviction")
+	if r.Have = n - g.Ledger.Unshown(p.Workload()); n > 0 && r.Have <= 0 {
+		r = decision.Reason{Code: decision.EffectUnknown, Until: r.Until}
+	}
+	return r, blocked
 }
 
 // HadNoEffect reports whether the last eviction of a workload had no effect.

@@ -127,6 +127,8 @@ const (
 	DryRunUnanswered // dry runs of replacements in the namespace have no answer, and evictions are in doubt
 
 	Protected // an annotation of the pod forbids to evict it
+
+	EffectUnknown // the replacement of the last evicted pod does not show whether the eviction had an effect
 )
 
 // Codes returns all reasons.

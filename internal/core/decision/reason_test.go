@@ -30,7 +30,7 @@ func TestReason_oomKill_textHasTheTimeSinceTheStart(t *testing.T) {
 func TestReason_untilIsSet_textHasDateAndZone(t *testing.T) {
 	until := time.Date(2026, 3, 2, 23, 5, 0, 0, time.FixedZone("", -5*3600))
 	for _, code := range []ReasonCode{
-		PodTooYoung, AutoscalerTooYoung, Boosted, BackingOff, EvictionRefused, DisruptionBudget, ResizeRefused, ResizeOverQuota, Unanswered, ServerNotReached, NotAnnounced,
+		PodTooYoung, AutoscalerTooYoung, Boosted, BackingOff, EffectUnknown, EvictionRefused, DisruptionBudget, ResizeRefused, ResizeOverQuota, Unanswered, ServerNotReached, NotAnnounced,
 	} {
 		text := Reason{Code: code, Until: until}.String()
 		if !strings.Contains(text, " 2026-03-03T04:05:00Z") {

@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -449,7 +450,7 @@ func TestLedger_updateModeIsOffForAWhile_evictionStillHadNoEffect(t *testing.T) 
 // eviction, also if they do when the replacement is first seen: otherwise a recommendation that falls and rises again and again would evict a
 // pod each time. The replacement does not have the size for which the eviction was.
 func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *testing.T) {
-	for seenBefore, meanwhile := range map[bool]int{true: 1, false: 0} {
+	for _, seenBefore := range []bool{true, false} {
 		l, pod := New(), podsOf(1)[0]
 		l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: pod.Created})
 		replacement := withCPU(pod, "1", noon.Add(time.Minute), 1000)
@@ -458,13 +459,43 @@ func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *
 		}
 		same := []decision.Decision{{Pod: replacement, With: fits(1000), Wanted: decision.Reason{Code: decision.Fits}}}
 		l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), same)
-		if n, _ := l.IneffectiveEvictions(db, nil); n != meanwhile {
-			t.Errorf("seen before: %t, %d evictions without effect while the recommendation is the old size", seenBefore, n)
+		check := func(what string, l *Ledger, want, unshown int) {
+			t.Helper()
+			if n, _ := l.IneffectiveEvictions(db, nil); n != want || l.Unshown(db) != unshown {
+				t.Errorf("seen before: %t, %s: %d evictions count as without effect, %d until an unknown one; want %d, %d", seenBefore, what, n, l.Unshown(db), want, unshown)
+			}
 		}
+		unknown := 1
+		if seenBefore {
+			unknown = 0
+		}
+		check("the recommendation is the old size", l, 1, unknown)
 		l.Learn(noon.Add(3*time.Minute), viewOf(1, replacement), wants(fits(2000), replacement))
-		if n, _ := l.IneffectiveEvictions(db, nil); n != 1 {
-			t.Errorf("seen before: %t, %d evictions without effect", seenBefore, n)
+		check("it is another one", l, 1, unknown)
+		check("after a restart", restored(noon.Add(3*time.Minute), l), 1, unknown)
+
+		// The next eviction shows it. What is not known is not counted as known.
+		again := noon.Add(time.Hour)
+		l.Done(again, Attempt{Pod: replacement, Autoscaler: vpa, Do: decision.Evict, With: fits(2000), Newest: replacement.Created})
+		for cpu, want := range map[int64]int{2000: 0, 1000: 2} {
+			l := restored(again, l)
+			next := withCPU(pod, "2", again.Add(time.Minute), cpu)
+			ds := wants(fits(2000), next)
+			left := unknown
+			if cpu == 2000 {
+				ds[0].Wanted.Code = decision.Fits
+				left = 0
+			}
+			if n, _ := l.IneffectiveEvictions(db, l.Effective(ds)); n != want {
+				t.Errorf("seen before: %t, next replacement with %d: %d evictions without effect before it is judged, want %d", seenBefore, cpu, n, want)
+			}
+			l.Learn(again.Add(time.Minute), viewOf(1, next), ds)
+			check(fmt.Sprintf("the next replacement has %d", cpu), l, want, left)
 		}
+		// It falls again.
+		third := withCPU(pod, "2", again.Add(time.Minute), 1000)
+		l.Learn(again.Add(time.Minute), viewOf(1, third), []decision.Decision{{Pod: third, With: fits(1000), Wanted: decision.Reason{Code: decision.Fits}}})
+		check("the recommendation falls again", l, 2, 2)
 	}
 }
 

@@ -63,7 +63,7 @@ func (d *Attempt) newest(now time.Time) time.Time {
 // again and again, each before it is known whether the replacement of the other one can be scheduled.
 func (l *evictionRecords) expect(now time.Time, d Attempt) {
 	last, open := l.evictions[d.Pod.Workload()]
-	next := eviction{EvictionState: EvictionState{At: now, Newest: d.newest(now), With: d.With, Ineffective: last.Ineffective, Previous: requestsOf(d.Pod)}}
+	next := eviction{EvictionState: EvictionState{At: now, Newest: d.newest(now), With: d.With, Ineffective: last.Ineffective, Unshown: last.Unshown, Previous: requestsOf(d.Pod)}}
 	if open && !last.Judged {
 		if last.assumed || sameRequests(last.With, d.With) {
 			next.Newest = last.Newest
@@ -109,17 +109,31 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 }
 
 // noteReplacements records the size of replacements that got a newer recommendation than that of the eviction, while other replacements of the
-// workload are missing. When the recommendation changes again, such a replacement does not count as an eviction without effect.
+// workload are missing. When the recommendation changes again, such a replacement does not count as an eviction without effect. If the newer
+// recommendation is the old size, the next eviction waits as after one without effect: otherwise a recommendation that falls to the old size and
+// rises, again and again, would lead to an eviction each time where nothing sizes new pods.
 func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[cluster.Workload]bool) {
+	if len(l.evictions) == 0 {
+		return
+	}
 	for i := range ds {
 		d := &ds[i]
 		w := d.Pod.Workload()
-		if len(missing) == 0 || !missing[w] {
-			continue
-		}
 		e, open := l.evictions[w]
-		if open && !e.Judged && d.Pod.Created.After(e.Newest) && hasRequests(d.Pod, d.With) && !sameRequests(d.With, e.With) {
-			e.Superseded = d.With
+		switch {
+		case !open || e.Judged || !d.Pod.Created.After(e.Newest):
+		case missing[w]:
+			if hasRequests(d.Pod, d.With) && !sameRequests(d.With, e.With) {
+				e.Superseded = d.With
+				l.evictions[w] = e
+			}
+		case d.With != nil && e.showsNothing(d.Pod, d.With):
+			e.assumed = false
+			e.Uncertain = ""
+			e.before = nil
+			e.Ineffective++
+			e.Judged = true
+			e.Unshown = e.Ineffective
 			l.evictions[w] = e
 		}
 	}
@@ -141,11 +155,10 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	p := withRunning(d.Pod)
 	asExpected := hasRequests(p, e.With)
 	asNow := hasRequests(p, d.With)
-	// A recommendation that comes later and happens to be the old size shows nothing: the replacement has it with and without an effect.
-	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.With)
-	if !shown && !e.Judged && change.IsAsked(p, d.With) {
+	if !e.Judged && e.showsNothing(d.Pod, d.With) {
 		return false, false
 	}
+	shown := !e.isAsBefore(d.Pod) || change.IsAsked(d.Pod, e.With)
 	// A replacement that got the expected requests and should change again has a newer recommendation, if that differs much.
 	help = shown && asExpected && !asNow
 	if d.Wanted.Code == decision.Fits { // also a replacement with the old size, if that is within the bounds, as long as it is young
@@ -155,6 +168,11 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	// before, and its present requests do not show with which it was created.
 	isOther := e.Superseded != nil && hasRequests(d.Pod, e.Superseded) || !e.isAsBefore(d.Pod) && isBetween(d.Pod, e.With, d.With)
 	return help, help || !isOther && !resized
+}
+
+// showsNothing reports whether the recommendation has changed to the old size, which a replacement has with and without an effect of the eviction.
+func (e *eviction) showsNothing(p *cluster.Pod, with []policy.Fitted) bool {
+	return !p.IsBoosted() && e.isAsBefore(p) && !change.IsAsked(p, e.With) && change.IsAsked(withRunning(p), with)
 }
 
 // isAsBefore reports whether a replacement runs with the requests of the evicted pod. They may be close to the expected ones.
@@ -241,6 +259,15 @@ func (l *evictionRecords) IneffectiveEvictions(w cluster.Workload, effective map
 		return e.before.Ineffective, e.before.At
 	}
 	return e.Ineffective, e.At
+}
+
+// Unshown returns how many of these evictions, the earlier ones, count although it is not known of the last of them whether it had an effect.
+func (l *evictionRecords) Unshown(w cluster.Workload) int {
+	e := l.evictions[w]
+	if e.assumed && e.before != nil {
+		e = *e.before
+	}
+	return e.Unshown
 }
 
 // hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.

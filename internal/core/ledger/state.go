@@ -92,6 +92,7 @@ type EvictionState struct {
 	With        []policy.Fitted // requests and limits that the replacement should get
 	Ineffective int             // consecutive evictions without effect before this one
 	Judged      bool            // the effect of this eviction is counted
+	Unshown     int             // of those that Ineffective counts, the number until the last one whose replacement does not show whether it had an effect
 	Superseded  []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
 	Previous    []policy.Fitted // the requests with which the evicted pod ran
 	Uncertain   string          // UID of the pod if the eviction had no answer, so that it may not have been carried out

@@ -46,7 +46,7 @@ func (p *Pass) Diagnosed(d decision.Decision, replacement *cluster.Pod, failed s
 	}
 	for i := range p.entries {
 		own := &p.entries[i]
-		isOfEviction := own.Reason.Code == decision.BackingOff && p.w.Ledger.Undone(own.Pod) == 0
+		isOfEviction := own.Reason.Code == decision.EffectUnknown || own.Reason.Code == decision.BackingOff && p.w.Ledger.Undone(own.Pod) == 0
 		if own.Do == decision.Leave && isOfEviction && own.Pod.Workload() == w {
 			own.Reason, _ = p.backoffs.NotSized(own.Pod)
 		}

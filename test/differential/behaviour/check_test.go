@@ -57,21 +57,23 @@ type state struct {
 	acted      int // minute of the last change
 	evicted    int // minute of the last eviction
 	evictions  int
-	rescued    bool // pods were changed to rescue them although other limits do not allow it
-	deleted    int  // the replica that was deleted last; -1 if none was
-	deletedAt  int  // minute of that deletion
-	futile     bool // some evicted pod was replaced without the recommended size
-	placed     bool // a pod without a node was evicted although the workload has fewer pods than the minimum
-	unreplaced int  // minute since which the quota rejects replacements; -1 if it does not
-	missing    int  // last minute in which pods were missing
-	unready    int  // last minute in which pods were missing or not ready
+	rescued    bool          // pods were changed to rescue them although other limits do not allow it
+	deleted    int           // the replica that was deleted last; -1 if none was
+	deletedAt  int           // minute of that deletion
+	futile     bool          // some evicted pod was replaced without the recommended size
+	hidden     bool          // some evicted pod was replaced with the size that it had, because that was recommended by then
+	was        map[size]bool // the sizes of the evicted pods
+	placed     bool          // a pod without a node was evicted although the workload has fewer pods than the minimum
+	unreplaced int           // minute since which the quota rejects replacements; -1 if it does not
+	missing    int           // last minute in which pods were missing
+	unready    int           // last minute in which pods were missing or not ready
 	probes     probes
 }
 
 func newChecker(s *simulation, p *podfit, reference *course) *checker {
 	c := &checker{sim: s, podfit: p, reference: reference, used: map[string]int{}, incorrect: map[string]int{}, killed3: map[string]int{}, held: map[string]int{}}
 	for range s.workloads {
-		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never})
+		c.states = append(c.states, state{acted: -1, evicted: -1, deleted: -1, unreplaced: -1, missing: never, unready: never, was: map[size]bool{}})
 	}
 	s.onEvict = c.evicting
 	s.onDelete = c.deleting
@@ -93,6 +95,9 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		st.futile = st.futile || w.unsized
+		st.hidden = st.hidden || slices.ContainsFunc(w.pods, func(p *replica) bool {
+			return st.evicted >= 0 && st.was[sizeOf(p.pod)] && c.sim.createdAt(p) >= 0 && w.sameSize(p.pod)
+		})
 		st.probes.begin(c.isIneffective(w, minute))
 		switch {
 		case w.refused == 0, w.count().pods >= c.described(w).fewest(minute):
@@ -143,6 +148,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	}
 	st.acted, st.evicted = minute, minute
 	st.evictions++
+	st.was[sizeOf(p.pod)] = true
 	if w.leavesUnsized(minute) {
 		st.futile = true
 	}
@@ -182,6 +188,7 @@ func (c *checker) deleting(w *simulated, p *replica) {
 	}
 	st.acted, st.evicted, st.rescued = minute, minute, true
 	st.deleted, st.deletedAt = p.number, minute
+	st.was[sizeOf(p.pod)] = true
 	st.evictions++
 	st.futile = st.futile || w.leavesUnsized(minute)
 }
@@ -397,7 +404,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		// lasting effect, and now and then another pod is tried when enough of them are ready: users have the event about that.
 		code := c.podfit.decisions[uid].Reason.Code
 		if code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) ||
-			(code == decision.BackingOff || code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent) {
+			(code == decision.BackingOff || code == decision.EffectUnknown || code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent) {
 			continue
 		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
@@ -479,7 +486,7 @@ func (c *checker) isHeld(w *simulated, why decision.ReasonCode) bool {
 	switch why {
 	case decision.ReplacementMissing:
 		return c.hasEvent(w, missingEvent)
-	case decision.BackingOff, decision.Probing:
+	case decision.BackingOff, decision.Probing, decision.EffectUnknown:
 		return c.hasEvent(w, backOffEvent)
 	default:
 		return false
@@ -491,7 +498,7 @@ var (
 	missingEvent   = regexp.MustCompile("None of its pods is evicted until all of them exist again")
 	overQuotaEvent = regexp.MustCompile("would exceed a ResourceQuota")
 	tooFewEvent    = regexp.MustCompile("less than the minimum of")
-	backOffEvent   = regexp.MustCompile("had no lasting effect")
+	backOffEvent   = regexp.MustCompile("had no lasting effect|not known whether the last eviction had an effect")
 )
 
 // turn returns the number of minutes in which the rate limit allows one eviction of each pod.
@@ -593,6 +600,9 @@ var conditions = map[string]func(observation) bool{
 			"resize": o.w.undone > 0,
 		}
 		return left <= 6*time.Hour+time.Minute && had[o.why().Text]
+	},
+	"EffectUnknown": func(o observation) bool {
+		return o.state().hidden && o.why().Until.Sub(o.sim.at(o.minute).Time) <= 6*time.Hour+time.Minute
 	},
 	"OverQuota": func(o observation) bool {
 		// Changes of other pods in this pass, or that the rate limit did not allow, need the rest of the quota.
@@ -1086,6 +1096,10 @@ var differences = []difference{
 			backs := o.why().Code == decision.BackingOff && o.why().Text == "eviction" || o.why().Code == decision.Probing
 			return backs && o.isFutile()
 		},
+	},
+	{
+		name: "W-13 ineffective evictions", reason: "podfit backs off from a workload whose replacements do not show whether evictions have an effect",
+		explains: func(o observation) bool { return o.why().Code == decision.EffectUnknown },
 	},
 	{
 		name: "W-13 ineffective evictions", reason: "podfit evicts two pods at most until their replacements show that evictions have an effect",

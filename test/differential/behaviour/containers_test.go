@@ -26,6 +26,9 @@ func cpu(p *corev1.Pod) (sum int64) {
 	return sum
 }
 
+// sizeOf returns the sums of the requests of a pod, in millicores and bytes.
+func sizeOf(p *corev1.Pod) size { return size{cpu(p), memory(p)} }
+
 // memory returns the memory requests of a pod in bytes.
 func memory(p *corev1.Pod) (sum int64) {
 	for i := range p.Spec.Containers {

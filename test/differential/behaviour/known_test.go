@@ -239,6 +239,12 @@ var known = map[string]*world{
 		},
 		OOM: outOfMemory{NeedMB: 129, Seconds: 5},
 	}),
+	// The replacement exists when the old size is recommended. That it does not have the size of the eviction has another cause then.
+	"the recommendation is the old size when the replacement exists, and rises": defaults(workload{
+		Mode: "Recreate", Replicas: 2, Delay: 5, Grace: 1, Start: 1, StatefulSet: true, Limits: "twice", Template: size{100, 128}, MostMB: 256,
+		Advice: []advice{{Target: size{1000, 1024}}, {At: 6, Target: size{100, 256}}, {At: 13, Target: size{300, 300}}},
+		Scales: []scaling{{At: 5, Replicas: 1}},
+	}),
 	// The pods are OOM-killed each seven minutes, and the watch shows it three minutes later.
 	"the webhook is not called for pods that are OOM-killed again and again, and the watch is stale": {
 		Minutes: 240, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Lag: 3, Unsized: &window{}, Workloads: []workload{
