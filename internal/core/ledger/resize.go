@@ -52,6 +52,14 @@ func (l *resizeRecords) IsAwaited(now time.Time, p *cluster.Pod) bool {
 	return ok && !r.shown && now.Before(r.at.Add(attempt.WatchDelay)) && !change.IsAsked(p, r.with)
 }
 
+// Awaited returns what such a resize has set; nil if there is none.
+func (l *resizeRecords) Awaited(now time.Time, p *cluster.Pod) []policy.Fitted {
+	if !l.IsAwaited(now, p) {
+		return nil
+	}
+	return l.resizes[p.UID].with
+}
+
 func (l *resizeRecords) noteShown(ds []decision.Decision) {
 	if len(l.resizes) == 0 {
 		return

@@ -255,12 +255,30 @@ func TestSiblings_lastResize_quotaIsForgottenWhenFreed(t *testing.T) {
 	}
 }
 
+// The answer to an admitted resize may come after the first refusal of a pass and before the second one. The quota admitted what the second one counts.
+func TestSiblings_refusalsOfOnePass_largestTotalCounts(t *testing.T) {
+	for total, over := range map[int64]bool{3000: false, 2999: true} {
+		s := refusedOne(2000, podOf(0, 1000), podOf(1, 1000))
+		s.Ledger.Refused(noon, ledger.Attempt{
+			Pod: s.Pods[1], Do: decision.Resize, With: fits(2000), Total: cluster.PodResources{Requests: cluster.Amounts(total, 2*gib)},
+		}, decision.Refusal{Kind: decision.DeniedByQuota, Text: "no"}, 1)
+		if r, got := s.Replacement(s.Pods[1], fits(2000)); got != over {
+			t.Errorf("refused with %dm: over quota %t, %s", total, got, r)
+		}
+	}
+}
+
 func TestSiblings_requestedAtLeast_countsWhatMustExist(t *testing.T) {
 	pods := []*cluster.Pod{podOf(0, 1000), podOf(1, 3000), podOf(2, 500)}
 	s := refusedOne(0, pods...)
 	if got := s.RequestedAtLeast().Requests.CPU; got != 4500 {
 		t.Errorf("%dm, want 4500m", got)
 	}
+	s.Ledger.Done(noon, ledger.Attempt{Pod: pods[0], Do: decision.Resize, With: fits(2000)})
+	if got := s.RequestedAtLeast().Requests.CPU; got != 5500 {
+		t.Errorf("after a resize in the same pass: %dm, want 5500m", got)
+	}
+	s.Ledger = ledger.New()
 	pods[2].Deleting = true
 	s.Scales[web] = cluster.Scale{Known: true, Replicas: 1} // the controller may have deleted the largest one
 	if got := s.RequestedAtLeast().Requests.CPU; got != 1000 {

@@ -103,6 +103,10 @@ func (s *Siblings) note(p *cluster.Pod) {
 		s.refusals[p.Controller] = append(known, r)
 	case r.at.After(known[i].at):
 		known[i] = r
+	case r.at.Equal(known[i].at): // in one pass: the answer to a resize that the quota admitted may have come after the first refusal
+		known[i].total = cluster.PodResources{
+			Requests: higher(known[i].total.Requests, r.total.Requests), Limits: higher(known[i].total.Limits, r.total.Limits),
+		}
 	}
 }
 
@@ -178,7 +182,7 @@ func (s *Siblings) RequestedAtLeast() (total cluster.PodResources) {
 		if isFinished(p) || s.existing(p) == 0 {
 			continue
 		}
-		demand := admissible.DemandOf(policy.Limits{}, p, StandingOf(p), nil)
+		demand := admissible.DemandOf(policy.Limits{}, p, StandingOf(p), s.Ledger.Awaited(s.Now, p))
 		own := demand.Least()
 		total = sum(total, own)
 		existing[p.Controller]++

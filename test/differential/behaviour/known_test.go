@@ -294,6 +294,14 @@ var known = map[string]*world{
 	"a quota rejects each resize until the recommendation decreases": day(grow("InPlaceOrRecreate", 2).with(quota(500)).with(func(w *workload) {
 		w.Advice = append(w.Advice, advice{At: 300, Target: size{300, 300}})
 	})),
+	// The only resize that the quota admitted is in the total that it refused to exceed. Its pod is evicted and comes back with the old size.
+	"a quota rejects all resizes but one, whose pod is evicted": {Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
+		grow("InPlaceOrRecreate", 5).with(quota(1000)).with(func(w *workload) {
+			w.Limits, w.Delay, w.Start, w.Unsized = "same", 1, 15, &window{From: 1}
+			w.Resizing, w.OOM = resizing{How: "deferred", For: 90}, outOfMemory{NeedMB: 131, Seconds: 60}
+			w.Faults = []fault{{Verb: "resize", What: denied400, When: window{From: 1, To: 19}}}
+		}),
+	}},
 	"a quota rejects the replacement of a pod whose node is too small, under a rate limit": limited(0.9731,
 		grow("InPlaceOrRecreate", 3).with(refuses("resize", nodeTooBig, false)).with(quota(2000))),
 	// podfit does not see the quota. It evicts the pod that a StatefulSet would wait for if it did not create pods in parallel.
