@@ -136,7 +136,7 @@ func (c *checker) evicting(w *simulated, p *replica, refusal string) {
 	// The stale watch does not show yet that a scale-down has removed pods. If the controller now wants as many pods as the watch
 	// shows, they may as well be the right ones: a ReplicaSet that lacks a pod removes none when it is scaled down by one.
 	unseen := c.sim.world.Lag > 0 && c.described(w).scaledDown(minute-c.sim.world.Lag, minute)
-	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen && !c.mayBlock(w, p) {
+	if st.unreplaced >= 0 && minute-st.unreplaced > 15 && !unseen && !c.mayBlock(w, p) && !c.makesRoom(w, p) {
 		c.fail(minute, "no pods are lost to a quota", "%s is evicted although the quota has rejected the replacement of an evicted pod for %d minutes", p.pod.Name, minute-st.unreplaced)
 	}
 	c.pausing(w, p)
@@ -256,6 +256,12 @@ func (c *checker) mayBlock(w *simulated, p *replica) bool {
 		}
 	}
 	return w.StatefulSet && before == p.number && !isReady(p.pod) && c.sim.minute()-max(p.served, p.startsAt) >= stuckAfter
+}
+
+// makesRoom reports whether the eviction of a pod makes room in a quota that podfit may read, for its replacement and for all missing pods.
+func (c *checker) makesRoom(w *simulated, p *replica) bool {
+	size, missing := w.total(c.sim.minute()).CPU, int64(w.Replicas-w.count().pods)
+	return c.sim.world.Quotas && w.requested()+size > w.hard && w.requested()-cpu(p.pod)+(1+missing)*size <= w.hard
 }
 
 // isReplaced reports whether a deleted replica has a replacement that is ready, was OOM-killed too, or does not become ready by itself.

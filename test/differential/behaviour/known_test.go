@@ -294,6 +294,15 @@ var known = map[string]*world{
 	"a quota rejects each resize until the recommendation decreases": day(grow("InPlaceOrRecreate", 2).with(quota(500)).with(func(w *workload) {
 		w.Advice = append(w.Advice, advice{At: 300, Target: size{300, 300}})
 	})),
+	// The eviction of the pod with the larger recommendation makes room for the missing one, long after the quota rejected that.
+	"a quota rejects a replacement after the recommendation rose, and the recommendation falls": {
+		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Quotas: true, Workloads: []workload{
+			shrink("Auto", 6).with(quota(100)).with(func(w *workload) {
+				w.Limits, w.Grace, w.Start, w.Fine, w.OOM = "twice", 5, 1, []int{1, 2, 5}, outOfMemory{NeedMB: 1028, Seconds: 10}
+				w.Advice = append(w.Advice, advice{At: 5, Target: size{3000, 4096}}, advice{At: 23, Target: size{300, 300}})
+			}),
+		},
+	},
 	// The only resize that the quota admitted is in the total that it refused to exceed. Its pod is evicted and comes back with the old size.
 	"a quota rejects all resizes but one, whose pod is evicted": {Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
 		grow("InPlaceOrRecreate", 5).with(quota(1000)).with(func(w *workload) {
