@@ -410,7 +410,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 		// lasting effect, and now and then another pod is tried when enough of them are ready: users have the event about that.
 		code := c.podfit.decisions[uid].Reason.Code
 		if code == decision.OverQuota && c.hasEvent(w, overQuotaEvent) ||
-			(code == decision.BackingOff || code == decision.EffectUnknown || code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent) {
+			(c.isHeld(w, code) && code != decision.ReplacementMissing || (code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent)) {
 			continue
 		}
 		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {

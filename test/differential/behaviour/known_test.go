@@ -303,6 +303,18 @@ var known = map[string]*world{
 			}),
 		},
 	},
+	// After the back-off, one pod is evicted to see whether an eviction has an effect, and the others wait for it. They have the event about the first one.
+	"the webhook is not called, a node refuses a resize, and another pod is evicted after the back-off": {
+		Minutes: 90, Min: 2, Nodes: 2, Node: size{2000, 16384}, Tolerance: 0.5, Rescue: true, Defaults: true, Quotas: true, Unsized: &window{}, Workloads: []workload{
+			grow("InPlaceOrRecreate", 6).with(func(w *workload) {
+				w.Template, w.Limits, w.Delay, w.Fine = size{1000, 1024}, "same", 1, []int{0, 2, 5}
+				w.Advice = []advice{{Target: size{1000, 2048}}, {At: 47, Target: size{300, 300}}}
+				w.OOM, w.Scales = outOfMemory{NeedMB: 2235, Seconds: 120}, []scaling{{At: 4, Replicas: 8}}
+				w.Faults = []fault{{Verb: "resize", What: nodeTooBig, First: true}}
+				w.PDBs = []pdb{{FirstOnly: true, MaxUnavailable: 1}}
+			}),
+		},
+	},
 	// The only resize that the quota admitted is in the total that it refused to exceed. Its pod is evicted and comes back with the old size.
 	"a quota rejects all resizes but one, whose pod is evicted": {Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
 		grow("InPlaceOrRecreate", 5).with(quota(1000)).with(func(w *workload) {
