@@ -59,6 +59,7 @@ type state struct {
 	evictions  int
 	rescued    bool          // pods were changed to rescue them although other limits do not allow it
 	deleted    int           // the replica that was deleted last; -1 if none was
+	replaced   bool          // the replacement of that one was ready, or OOM-killed, at some time
 	deletedAt  int           // minute of that deletion
 	futile     bool          // some evicted pod was replaced without the recommended size
 	hidden     bool          // some evicted pod was replaced with the size that it had, because that was recommended by then
@@ -95,6 +96,7 @@ func (c *checker) before(minute int) {
 		st := &c.states[i]
 		st.live = w.scheduled()
 		st.futile = st.futile || w.unsized
+		st.replaced = st.replaced || st.deleted >= 0 && st.deleted < w.Replicas && c.isReplaced(w, st.deleted)
 		st.hidden = st.hidden || slices.ContainsFunc(w.pods, func(p *replica) bool {
 			return st.evicted >= 0 && st.was[sizeOf(p.pod)] && c.sim.createdAt(p) >= 0 && w.sameSize(p.pod)
 		})
@@ -183,11 +185,11 @@ func (c *checker) deleting(w *simulated, p *replica) {
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted without --oom-rescue", p.pod.Name)
 	case p.pod.Status.ContainerStatuses[0].RestartCount < 3, isReady(p.pod), w.sameSize(p.pod):
 		c.fail(minute, "only OOM-killed pods are deleted", "%s is deleted with %d OOM kills", p.pod.Name, p.pod.Status.ContainerStatuses[0].RestartCount)
-	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !c.isReplaced(w, st.deleted) && !c.isAwaited(w, p):
+	case c.sim.world.Lag == 0 && st.deleted >= 0 && st.deleted < w.Replicas && st.deleted != p.number && !st.replaced && !c.isReplaced(w, st.deleted) && !c.isAwaited(w, p):
 		c.fail(minute, "disruption limits are respected", "%s is deleted while another deleted pod has no replacement that is ready", p.pod.Name)
 	}
 	st.acted, st.evicted, st.rescued = minute, minute, true
-	st.deleted, st.deletedAt = p.number, minute
+	st.deleted, st.deletedAt, st.replaced = p.number, minute, false
 	st.was[sizeOf(p.pod)] = true
 	st.evictions++
 	st.futile = st.futile || w.leavesUnsized(minute)

@@ -315,6 +315,19 @@ var known = map[string]*world{
 			}),
 		},
 	},
+	// The replacement of the deleted pod is evicted half an hour later, when another pod is deleted.
+	"the replacement of a deleted pod is OOM-killed and evicted, and another pod is deleted": {
+		Minutes: 60, Min: 2, Nodes: 3, Node: size{8000, 16384}, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
+			{
+				Mode: "Recreate", Replicas: 6, Restart: true, Start: 1, StatefulSet: true, Template: size{1000, 1024}, Unsized: &window{To: 2},
+				Advice: []advice{{Target: size{100, 128}}, {At: 26, Target: size{3000, 4096}}}, OOM: outOfMemory{NeedMB: 1049, Seconds: 90},
+			},
+			{
+				Mode: "InPlaceOrRecreate", Replicas: 2, Delay: 1, Limits: "twice", Start: 1, Template: size{1000, 1024}, PDBs: []pdb{{MaxUnavailable: 2, MinAvailable: 1}},
+				Advice: []advice{{Target: size{1000, 1536}}, {At: 30, Target: size{3000, 4096}}}, OOM: outOfMemory{NeedMB: 2947, Seconds: 15}, Resizing: resizing{How: "in progress"},
+			},
+		},
+	},
 	// The only resize that the quota admitted is in the total that it refused to exceed. Its pod is evicted and comes back with the old size.
 	"a quota rejects all resizes but one, whose pod is evicted": {Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
 		grow("InPlaceOrRecreate", 5).with(quota(1000)).with(func(w *workload) {
