@@ -337,7 +337,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.EffectUnknown, Example: decision.Reason{Until: exampleTime},
-		Meaning: "A pod was evicted, and its replacement has the requests that the evicted pod had. By the time that it existed, these were the recommendation, so that it got them whether or not the admission controller runs. The next eviction of the workload waits as after one without effect (reason `BackingOff`).",
+		Meaning: "A pod was evicted, and its replacement has the same requests. When podfit observed the replacement, these were the recommendation, so it has them whether or not the admission controller runs. The next eviction of the workload waits as after one without effect (reason `BackingOff`).",
 		Remedy:  "No action is required. If it repeats, the recommendation keeps falling and rising: see `podfit explain`.",
 	},
 	{

@@ -520,11 +520,11 @@ type PriorEviction struct {
 	// +optional
 	Judged bool `json:"judged,omitempty"`
 
-	// unshown is the number of the evictions in ineffective until the last one whose replacement does not show whether it had an effect: it got
-	// the size of the evicted pod, which was recommended by then.
+	// unknownEffect is the part of ineffective that is not reported as without effect: the evictions up to the last one with an unknown effect.
+	// The effect is unknown if the recommendation changed to the size of the evicted pod before the replacement was observed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	Unshown int32 `json:"unshown,omitempty"`
+	UnknownEffect int32 `json:"unknownEffect,omitempty"`
 }
 
 // MissingReplacement lists the evicted pods of a controller whose replacements have not been observed.

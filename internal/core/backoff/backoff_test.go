@@ -165,14 +165,14 @@ func TestGate_ineffective_backsOffAndProbesOnePod(t *testing.T) {
 
 // The reason counts only evictions that are known to have had no effect, and the delay all.
 func TestGate_ineffective_unknownEffectIsNotReportedAsNone(t *testing.T) {
-	for unshown, want := range []decision.Reason{
+	for unknown, want := range []decision.Reason{
 		{Code: decision.BackingOff, Have: 2, Text: "eviction"}, {Code: decision.BackingOff, Have: 1, Text: "eviction"}, {Code: decision.EffectUnknown},
 	} {
 		l := ledger.New()
-		l.Restore(noon, []ledger.State{{Workload: web, Eviction: &ledger.EvictionState{At: noon, Newest: noon.Add(-time.Hour), Ineffective: 2, Unshown: unshown, Judged: true}}})
+		l.Restore(noon, []ledger.State{{Workload: web, Eviction: &ledger.EvictionState{At: noon, Newest: noon.Add(-time.Hour), Ineffective: 2, UnknownEffect: unknown, Judged: true}}})
 		want.Until = noon.Add(time.Hour)
 		if r, waits := (&Gate{Book: bookOf(l)}).Ineffective(podOf("web-0")); !waits || r != want {
-			t.Errorf("unknown until %d: waits %t, %+v; want %+v", unshown, waits, r, want)
+			t.Errorf("unknown until %d: waits %t, %+v; want %+v", unknown, waits, r, want)
 		}
 	}
 }

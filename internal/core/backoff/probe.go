@@ -36,10 +36,13 @@ func (g *Gate) Ineffective(p *cluster.Pod) (decision.Reason, bool) {
 	}
 	n, last := g.Ledger.IneffectiveEvictions(p.Workload(), g.Effective)
 	r, blocked = g.after(n, last, g.Delays.EvictionBackoff, "eviction")
-	if r.Have = n - g.Ledger.Unshown(p.Workload()); n > 0 && r.Have <= 0 {
+	if !blocked {
+		return decision.Reason{}, false
+	}
+	if r.Have = n - g.Ledger.UnknownEffect(p.Workload()); r.Have <= 0 {
 		r = decision.Reason{Code: decision.EffectUnknown, Until: r.Until}
 	}
-	return r, blocked
+	return r, true
 }
 
 // HadNoEffect reports whether the last eviction of a workload had no effect.

@@ -85,8 +85,8 @@ var entries = map[ReasonCode]entry{
 	},
 	BackingOff: {name: "BackingOff", attention: true, text: "The last {actions} had no lasting effect. Check that the admission " +
 		"controller runs and that nothing else sets the requests{next}"},
-	EffectUnknown: {name: "EffectUnknown", attention: true, text: "It is not known whether the last eviction had an effect: while the " +
-		"replacement was awaited, the recommendation changed to the requests that the evicted pod had{next}"},
+	EffectUnknown: {name: "EffectUnknown", attention: true, text: "It is not known whether the last eviction had an effect: before its " +
+		"replacement was observed, the recommendation changed to the requests of the evicted pod{next}"},
 	NoNodeFits: {name: "Unplaceable", attention: true, text: "No node can hold a pod with the requests {text}. Add a larger node, or set " +
 		"maxAllowed in the VPA"},
 	ResizeWaiting: {name: "ResizeWaiting",

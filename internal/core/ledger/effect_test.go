@@ -459,10 +459,10 @@ func TestLedger_recommendationIsTheOldSizeForAWhile_evictionStillHadNoEffect(t *
 		}
 		same := []decision.Decision{{Pod: replacement, With: fits(1000), Wanted: decision.Reason{Code: decision.Fits}}}
 		l.Learn(noon.Add(2*time.Minute), viewOf(1, replacement), same)
-		check := func(what string, l *Ledger, want, unshown int) {
+		check := func(what string, l *Ledger, want, unknown int) {
 			t.Helper()
-			if n, _ := l.IneffectiveEvictions(db, nil); n != want || l.Unshown(db) != unshown {
-				t.Errorf("seen before: %t, %s: %d evictions count as without effect, %d until an unknown one; want %d, %d", seenBefore, what, n, l.Unshown(db), want, unshown)
+			if n, _ := l.IneffectiveEvictions(db, nil); n != want || l.UnknownEffect(db) != unknown {
+				t.Errorf("seen before: %t, %s: %d evictions count as without effect, %d until an unknown one; want %d, %d", seenBefore, what, n, l.UnknownEffect(db), want, unknown)
 			}
 		}
 		unknown := 1

@@ -63,7 +63,7 @@ func (d *Attempt) newest(now time.Time) time.Time {
 // again and again, each before it is known whether the replacement of the other one can be scheduled.
 func (l *evictionRecords) expect(now time.Time, d Attempt) {
 	last, open := l.evictions[d.Pod.Workload()]
-	next := eviction{EvictionState: EvictionState{At: now, Newest: d.newest(now), With: d.With, Ineffective: last.Ineffective, Unshown: last.Unshown, Previous: requestsOf(d.Pod)}}
+	next := eviction{EvictionState: EvictionState{At: now, Newest: d.newest(now), With: d.With, Ineffective: last.Ineffective, UnknownEffect: last.UnknownEffect, Previous: requestsOf(d.Pod)}}
 	if open && !last.Judged {
 		if last.assumed || sameRequests(last.With, d.With) {
 			next.Newest = last.Newest
@@ -109,9 +109,10 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 }
 
 // noteReplacements records the size of replacements that got a newer recommendation than that of the eviction, while other replacements of the
-// workload are missing. When the recommendation changes again, such a replacement does not count as an eviction without effect. If the newer
-// recommendation is the old size, the next eviction waits as after one without effect: otherwise a recommendation that falls to the old size and
-// rises, again and again, would lead to an eviction each time where nothing sizes new pods.
+// workload are missing. When the recommendation changes again, such a replacement does not count as an eviction without effect.
+//
+// If the newer recommendation is the old size, the effect of the eviction is unknown, and the next one waits as after an eviction without effect.
+// Otherwise, without an admission controller, each fall to the old size and rise of the recommendation would lead to an eviction.
 func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[cluster.Workload]bool) {
 	if len(l.evictions) == 0 {
 		return
@@ -133,7 +134,7 @@ func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[c
 			e.before = nil
 			e.Ineffective++
 			e.Judged = true
-			e.Unshown = e.Ineffective
+			e.UnknownEffect = e.Ineffective
 			l.evictions[w] = e
 		}
 	}
@@ -170,7 +171,8 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	return help, help || !isOther && !resized
 }
 
-// showsNothing reports whether the recommendation has changed to the old size, which a replacement has with and without an effect of the eviction.
+// showsNothing reports whether a replacement does not show whether the eviction had an effect: the recommendation is the old size now, and the
+// replacement has that with and without the admission controller.
 func (e *eviction) showsNothing(p *cluster.Pod, with []policy.Fitted) bool {
 	return !p.IsBoosted() && e.isAsBefore(p) && !change.IsAsked(p, e.With) && change.IsAsked(withRunning(p), with)
 }
@@ -261,13 +263,14 @@ func (l *evictionRecords) IneffectiveEvictions(w cluster.Workload, effective map
 	return e.Ineffective, e.At
 }
 
-// Unshown returns how many of these evictions, the earlier ones, count although it is not known of the last of them whether it had an effect.
-func (l *evictionRecords) Unshown(w cluster.Workload) int {
+// UnknownEffect returns how many of these evictions happened up to the last one with an unknown effect. They count for the back-off, and are not
+// reported as evictions without effect.
+func (l *evictionRecords) UnknownEffect(w cluster.Workload) int {
 	e := l.evictions[w]
 	if e.assumed && e.before != nil {
 		e = *e.before
 	}
-	return e.Unshown
+	return e.UnknownEffect
 }
 
 // hasRequests reports whether a pod was created with about the given requests. The webhook may have used a newer recommendation.

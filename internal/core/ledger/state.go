@@ -87,16 +87,16 @@ type FailedState struct {
 
 // An EvictionState is the last eviction of a pod of a workload whose replacement has not been observed with the expected requests.
 type EvictionState struct {
-	At          time.Time
-	Newest      time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
-	With        []policy.Fitted // requests and limits that the replacement should get
-	Ineffective int             // consecutive evictions without effect before this one
-	Judged      bool            // the effect of this eviction is counted
-	Unshown     int             // of those that Ineffective counts, the number until the last one whose replacement does not show whether it had an effect
-	Superseded  []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
-	Previous    []policy.Fitted // the requests with which the evicted pod ran
-	Uncertain   string          // UID of the pod if the eviction had no answer, so that it may not have been carried out
-	Before      *EvictionState  // the last eviction whose outcome is certain, if this one is not; nil if there is none
+	At            time.Time
+	Newest        time.Time       // creation of the newest pod of the workload at that time, by the API server's clock
+	With          []policy.Fitted // requests and limits that the replacement should get
+	Ineffective   int             // consecutive evictions without effect before this one
+	Judged        bool            // the effect of this eviction is counted
+	Superseded    []policy.Fitted // the requests that the replacement of the eviction before should get, if it was not observed and these differ
+	Previous      []policy.Fitted // the requests with which the evicted pod ran
+	UnknownEffect int             // the evictions in Ineffective up to the last one with an unknown effect, see eviction.showsNothing
+	Uncertain     string          // UID of the pod if the eviction had no answer, so that it may not have been carried out
+	Before        *EvictionState  // the last eviction whose outcome is certain, if this one is not; nil if there is none
 }
 
 // A PendingState lists the evicted pods of a controller whose replacements have not been observed.

@@ -255,7 +255,7 @@ func TestSiblings_lastResize_quotaIsForgottenWhenFreed(t *testing.T) {
 	}
 }
 
-// The answer to an admitted resize may come after the first refusal of a pass and before the second one. The quota admitted what the second one counts.
+// In one pass, the answer to a resize that the quota admitted may come between two refusals. Then only the second refusal counts that resize.
 func TestSiblings_refusalsOfOnePass_largestTotalCounts(t *testing.T) {
 	for total, over := range map[int64]bool{3000: false, 2999: true} {
 		s := refusedOne(2000, podOf(0, 1000), podOf(1, 1000))

@@ -103,7 +103,7 @@ func (s *Siblings) note(p *cluster.Pod) {
 		s.refusals[p.Controller] = append(known, r)
 	case r.at.After(known[i].at):
 		known[i] = r
-	case r.at.Equal(known[i].at): // in one pass: the answer to a resize that the quota admitted may have come after the first refusal
+	case r.at.Equal(known[i].at): // in one pass: only the later refusal may count a resize that the quota admitted
 		known[i].total = cluster.PodResources{
 			Requests: higher(known[i].total.Requests, r.total.Requests), Limits: higher(known[i].total.Limits, r.total.Limits),
 		}

@@ -328,7 +328,7 @@ var known = map[string]*world{
 			},
 		},
 	},
-	// The only resize that the quota admitted is in the total that it refused to exceed. Its pod is evicted and comes back with the old size.
+	// The quota admits one resize and refuses the others. The pod of that resize is evicted and comes back with the old size, so the quota has room.
 	"a quota rejects all resizes but one, whose pod is evicted": {Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
 		grow("InPlaceOrRecreate", 5).with(quota(1000)).with(func(w *workload) {
 			w.Limits, w.Delay, w.Start, w.Unsized = "same", 1, 15, &window{From: 1}

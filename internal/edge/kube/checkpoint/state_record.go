@@ -95,7 +95,7 @@ func (m *mapping) priorEviction(stored *v1alpha1.PriorEviction, own *ledger.Evic
 	m.sizes(&stored.Requested, &own.With)
 	m.count(&stored.Ineffective, &own.Ineffective)
 	same(m, &stored.Judged, &own.Judged)
-	m.count(&stored.Unshown, &own.Unshown)
+	m.count(&stored.UnknownEffect, &own.UnknownEffect)
 }
 
 func (m *mapping) deletion(stored *v1alpha1.DeletionRecord, own *ledger.DeletionState) {
