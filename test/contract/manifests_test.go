@@ -175,7 +175,7 @@ func accountOf(folder string) string {
 var componentRights = map[string][]string{
 	"placeholders": {"cluster core/pods: create delete", "cluster scheduling.k8s.io/priorityclasses[podfit-placeholder]: get"},
 	"provisioning-requests": {
-		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list watch", "cluster core/podtemplates: create delete list",
+		"cluster autoscaling.x-k8s.io/provisioningrequests: create delete list", "cluster core/podtemplates: create delete list",
 	},
 	"oom-rescue":         {"cluster core/pods: delete rescue"},
 	"surges":             {"cluster apps/deployments: patch"},

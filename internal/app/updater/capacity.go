@@ -23,14 +23,14 @@ const (
 )
 
 // connectCapacity sets the ways to ask for capacity. There are none where the pods of all namespaces are not watched: free room is unknown.
-func (u *updater) connectCapacity(clients *kube.Clients, watch provision.Watch) {
+func (u *updater) connectCapacity(clients *kube.Clients) {
 	if !u.config.WatchesAllPods() {
 		return
 	}
 	requests := capacity.NewProvisioningRequests(clients, u.config.ProvisioningClass, u.config.PlaceholderImage)
 	u.capacity.Use(map[cluster.RequestKind]provision.Client{
 		cluster.PlaceholderPod: capacity.NewPlaceholders(clients, u.config.PlaceholderImage), cluster.ProvisioningRequest: requests,
-	}, requests, watch)
+	}, requests)
 }
 
 // executeCapacity creates and deletes requests for capacity before the actions of the pass, or only logs that in a dry run. Deletions come

@@ -250,7 +250,7 @@ func (y *fullCluster) start() *updater {
 	u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 	u.capacity.Use(map[cluster.RequestKind]provision.Client{
 		cluster.PlaceholderPod: placeholderPods{y}, cluster.ProvisioningRequest: provisioning{y},
-	}, provisioning{y}, nil)
+	}, provisioning{y})
 	return u
 }
 

@@ -55,7 +55,6 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 		return
 	}
 	waits := waitsOf(decisions, inProgress)
-	waits.Requests = u.capacity.AwaitsRequest()
 	waits.At = cluster.Earliest(waits.At, u.capacity.NextRead(now))
 	u.waits.AwaitChanges(waits)
 }

@@ -99,7 +99,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u.preemption.reader = clients
 		u.conditions.writer = world
 		u.conditions.profileNames = world.ProfileNames
-		u.connectCapacity(clients, world)
+		u.connectCapacity(clients)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)

@@ -25,7 +25,7 @@ const (
 	// providerInterval is how often the updater checks whether it can ask for capacity, and reads its ProvisioningRequests if it has
 	// found none.
 	providerInterval = 5 * time.Minute
-	// requestsInterval is how often the updater reads its ProvisioningRequests while there are some and they cannot be watched.
+	// requestsInterval is how often the updater reads its ProvisioningRequests while there are some.
 	requestsInterval = 10 * time.Second
 	// requestTimeout limits one request about capacity, so that a pass does not wait for it for long.
 	requestTimeout = 10 * time.Second
@@ -43,12 +43,6 @@ type Lister interface {
 	List(ctx context.Context) ([]cluster.CapacityRequest, error)
 }
 
-// Watch is the watch of ProvisioningRequests.
-type Watch interface {
-	// RequestChanges returns how many changes were seen, and whether there is a watch now.
-	RequestChanges() (count uint64, watched bool)
-}
-
 // Provider is how the updater asks for capacity before an eviction.
 type Provider struct {
 	isOff    bool // requests are only deleted
@@ -58,8 +52,6 @@ type Provider struct {
 	requests Lister                       // nil: there are no ProvisioningRequests
 	found    []cluster.CapacityRequest    // when they were last read
 	listed   time.Time                    // when that was last tried
-	watch    Watch                        // nil: they are not watched
-	seen     uint64                       // changes that the watch had seen when they were last read
 	read     bool                         // they were read once
 	clean    bool                         // no ProvisioningRequest is left after the feature was switched off
 	reported string                       // how capacity is asked for, as it was logged
@@ -79,14 +71,13 @@ func New(isOff, dryRun bool, log *slog.Logger) *Provider {
 	return &Provider{isOff: isOff, dryRun: dryRun, log: log}
 }
 
-// Use sets the ways to ask for capacity, and how ProvisioningRequests are read and watched: nil if they are not.
-func (c *Provider) Use(ways map[cluster.RequestKind]Client, requests Lister, watch Watch) {
+// Use sets the ways to ask for capacity, and how ProvisioningRequests are read: nil if they are not.
+func (c *Provider) Use(ways map[cluster.RequestKind]Client, requests Lister) {
 	c.ways = map[cluster.RequestKind]*way{}
 	for kind, client := range ways {
 		c.ways[kind] = &way{client: client}
 	}
 	c.requests = requests
-	c.watch = watch
 }
 
 // Asks reports whether there is a way to ask for capacity of a kind.
@@ -144,23 +135,10 @@ func (c *Provider) checkProvider(ctx context.Context, now time.Time, kind cluste
 	way.problem = problem
 }
 
-// watched reports whether ProvisioningRequests are watched, and returns the number of changes that the watch has seen.
-func (c *Provider) watched() (count uint64, watched bool) {
-	if c.watch == nil {
-		return 0, false
-	}
-	return c.watch.RequestChanges()
-}
-
-// listRequests reads the ProvisioningRequests: after a change that the watch has seen, often while there are some and no watch, and else
-// rarely, because only podfit creates them.
+// listRequests reads the ProvisioningRequests: often while there are some, and else rarely, because only podfit creates them.
 func (c *Provider) listRequests(ctx context.Context, now time.Time) {
 	interval := providerInterval
-	changes, watched := c.watched()
-	switch {
-	case changes != c.seen:
-		interval = 0
-	case len(c.found) > 0 && !watched:
+	if len(c.found) > 0 {
 		interval = requestsInterval
 	}
 	if !c.listed.IsZero() && !now.Before(c.listed) && now.Sub(c.listed) < interval {
@@ -176,24 +154,19 @@ func (c *Provider) listRequests(ctx context.Context, now time.Time) {
 	}
 	c.found = found
 	c.read = true
-	c.seen = changes
 }
 
-// NextRead returns when the ProvisioningRequests are read again, if one of them has no final answer and they are not watched; zero otherwise.
+// NextRead returns when the ProvisioningRequests are read again, if one of them has no final answer or was created or deleted since they were
+// read; zero otherwise.
 func (c *Provider) NextRead(now time.Time) time.Time {
-	if changes, watched := c.watched(); watched && changes == c.seen || !c.AwaitsRequest() {
-		return time.Time{}
-	}
-	return now.Add(requestsInterval)
-}
-
-// AwaitsRequest reports whether a ProvisioningRequest has no final answer, or one was created or deleted since they were read.
-func (c *Provider) AwaitsRequest() bool {
 	way := c.ways[cluster.ProvisioningRequest]
 	isOpen := func(r cluster.CapacityRequest) bool {
 		return r.State == cluster.RequestWaiting || r.State == cluster.RequestAccepted
 	}
-	return way != nil && way.known && way.problem == "" && (c.listed.IsZero() || slices.ContainsFunc(c.found, isOpen))
+	if way == nil || !way.known || way.problem != "" || !c.listed.IsZero() && !slices.ContainsFunc(c.found, isOpen) {
+		return time.Time{}
+	}
+	return now.Add(requestsInterval)
 }
 
 // listLeftovers reads the ProvisioningRequests that an updater before this one has created, until there are none, so that they are

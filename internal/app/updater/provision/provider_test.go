@@ -13,7 +13,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// While a ProvisioningRequest has no answer and cannot be watched, it is read every ten seconds and not at the interval.
+// While a ProvisioningRequest has no answer, it is read every ten seconds and not at the interval.
 func TestCapacityProvider_requestHasNoAnswer_isReadSoon(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	request := func(s cluster.RequestState) []cluster.CapacityRequest { return []cluster.CapacityRequest{{State: s}} }
@@ -43,23 +43,22 @@ func TestCapacityProvider_requestHasNoAnswer_isReadSoon(t *testing.T) {
 
 // countedRequests counts reads of ProvisioningRequests. One of them has no answer.
 type countedRequests struct {
-	reads   int
-	err     error
-	changes uint64
-	watched bool
+	reads int
+	err   error
 }
 
 func (c *countedRequests) List(context.Context) ([]cluster.CapacityRequest, error) {
 	c.reads++
-	return []cluster.CapacityRequest{{State: cluster.RequestWaiting}}, c.err
+	if c.err != nil {
+		return nil, c.err
+	}
+	return []cluster.CapacityRequest{{State: cluster.RequestWaiting}}, nil
 }
 
-func (c *countedRequests) RequestChanges() (uint64, bool) { return c.changes, c.watched }
-
-func TestUpdater_requestsAreWatched_areReadAfterChangesOnly(t *testing.T) {
-	requests := &countedRequests{watched: true}
+func TestCapacityProvider_oneRequest_isReadEveryTenSeconds(t *testing.T) {
+	requests := &countedRequests{err: errors.New("timeout")}
 	p := New(false, false, slog.New(slog.DiscardHandler))
-	p.requests, p.watch = requests, requests
+	p.requests = requests
 	p.ways = map[cluster.RequestKind]*way{cluster.ProvisioningRequest: {known: true}}
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	pass := func(after time.Duration, want int, what string) {
@@ -71,21 +70,17 @@ func TestUpdater_requestsAreWatched_areReadAfterChangesOnly(t *testing.T) {
 		}
 	}
 	pass(0, 1, "at the start")
-	pass(10*time.Second, 1, "nothing has changed")
-	if at := p.NextRead(now); !at.IsZero() {
-		t.Errorf("the next read is planned for %v, want none", at)
-	}
-	requests.changes++
-	requests.err = errors.New("timeout")
-	pass(time.Second, 2, "after a change")
-	if at := p.NextRead(now); at.IsZero() {
-		t.Error("a failed read is not repeated")
-	}
 	requests.err = nil
-	pass(time.Second, 3, "the last read failed")
-	pass(time.Second, 3, "nothing has changed again")
-	requests.watched = false
-	pass(10*time.Second, 4, "the watch has ended")
-	requests.watched = true
-	pass(providerInterval, 5, "after the interval, without a change")
+	pass(time.Second, 1, "the first read failed, and none is known")
+	pass(providerInterval, 2, "after the interval")
+	pass(time.Second, 2, "one waits")
+	pass(requestsInterval, 3, "ten seconds later")
+	p.Reread()
+	pass(0, 4, "one was created")
+	requests.err = errors.New("timeout")
+	pass(requestsInterval, 5, "the read fails")
+	if len(p.found) != 1 {
+		t.Errorf("after a failed read, %d are known, want the last one", len(p.found))
+	}
+	pass(requestsInterval, 6, "a failed read is repeated")
 }

@@ -36,20 +36,18 @@ type newNodes struct {
 	denied map[string]bool // resources that podfit has no right to read; logged once
 }
 
-// A nodeSet has the nodes of the cluster, those that can be added, and the watch of requests for them.
+// A nodeSet has the nodes of the cluster, and those that can be added.
 type nodeSet struct {
 	*base
 	nodes    store[cluster.Node]
 	sizes    map[string]string // the size class of each node; nil if it has to be built again
 	newNodes newNodes
-	requests requestWatch
 }
 
 func (s *nodeSet) start(b *base) {
 	s.base = b
 	s.nodes = store[cluster.Node]{mu: &b.mu, changed: s.nodeChanged}
 	s.newNodes.denied = map[string]bool{}
-	s.requests.wanted = make(chan struct{}, 1)
 }
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.

@@ -26,7 +26,6 @@ type Waits struct {
 	Controllers map[cluster.Workload]bool // direct controllers of which more pods must be ready before the next one is changed
 	Surging     map[cluster.Workload]bool // direct controllers of pods that a surge replaces
 	LargerNode  bool                      // pods wait for a node that is larger than all others
-	Requests    bool                      // pods wait for a ProvisioningRequest
 	At          time.Time                 // when the next step of a surge or the next read of requests for capacity is due; zero if there is none
 }
 
@@ -36,14 +35,12 @@ type Waits struct {
 func (b *base) Urgent() <-chan struct{} { return b.urgent.signal }
 
 // AwaitChanges replaces what Urgent also signals: pods that leave the nodes or become smaller there, pods of the controllers that become
-// ready, pods of surges that become ready or are gone, nodes that arrive, become ready or grow, and changes of ProvisioningRequests;
-// and Waits.At. The maps must not be changed afterwards.
+// ready, pods of surges that become ready or are gone, nodes that arrive, become ready or grow; and Waits.At. The maps must not be changed afterwards.
 func (w *World) AwaitChanges(waits Waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u := &w.urgent
 	u.waits = waits
-	w.requests.await(waits.Requests)
 	if u.timer != nil {
 		u.timer.Stop()
 		u.timer = nil

@@ -122,7 +122,6 @@ func (w *World) Start(ctx context.Context) {
 	}
 	if w.o.Nodes {
 		w.running.Go(func() { w.readNewNodes(ctx) })
-		w.running.Go(func() { w.watchRequests(ctx) })
 	}
 	w.running.Go(func() { w.scales.Run(ctx) })
 }
