@@ -64,7 +64,7 @@ var eventMessages = []eventMessage{
 	},
 	{
 		Reason: event.InvalidAnnotation, Object: "VerticalPodAutoscaler",
-		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, CPU limits or startup boosts is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`, `podfit.dev/runtime-guards`, `podfit.dev/inject-cpu-count`, `podfit.dev/inject-heap-percent`, `podfit.dev/cpu-limits`, `podfit.dev/learn-startup-boost`, `podfit.dev/eviction-tolerance`, `podfit.dev/min-change`, `podfit.dev/initial-delay`, `podfit.dev/max-step`, `podfit.dev/memory-per-cpu`, `podfit.dev/continues`). The text has the mistake. " +
+		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, limits or startup boosts is invalid (`podfit.dev/change-window`, `podfit.dev/rollout`, `podfit.dev/canary-duration`, `podfit.dev/runtime-guards`, `podfit.dev/inject-cpu-count`, `podfit.dev/inject-heap-percent`, `podfit.dev/cpu-limits`, `podfit.dev/memory-limits`, `podfit.dev/learn-startup-boost`, `podfit.dev/eviction-tolerance`, `podfit.dev/min-change`, `podfit.dev/initial-delay`, `podfit.dev/max-step`, `podfit.dev/memory-per-cpu`, `podfit.dev/continues`). The text has the mistake. " +
 			"With an invalid change window, no running pod is changed, except for OOM-killed ones. It is a warning, written once per mistake; the condition `AnnotationInvalid` has the same text.",
 		Remedy: "Correct the annotation of the VPA or the namespace. See [rollout.md](rollout.md), [runtimes.md](runtimes.md), [limits.md](limits.md) and [startup.md](startup.md) for the form.",
 	},

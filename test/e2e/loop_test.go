@@ -63,6 +63,7 @@ func TestPodfit_undisturbedCluster_sizesPods(t *testing.T) {
 		"resize-restarts-containers":        resizeRestarts,
 		"memory-decrease-refused":           memoryDecreaseRefused,
 		"surge":                             surgeReplacesPods,
+		"memory-limits-by-peaks":            memoryLimitsByPeaks,
 		"pod-level-resources":               podLevelResources,
 		sharedHeadroom:                      headroomIsShared,
 		"init-container":                    initContainerIsSized,

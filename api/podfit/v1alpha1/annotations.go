@@ -37,6 +37,10 @@ const (
 // SizingProfile.
 const AnnotationCPULimits = "podfit.dev/cpu-limits"
 
+// AnnotationMemoryLimits on a VerticalPodAutoscaler is a MemoryLimitRule: proportional, keep or peaks. It overrides the field limits.memory of
+// the SizingProfile.
+const AnnotationMemoryLimits = "podfit.dev/memory-limits"
+
 // AnnotationLearnStartupBoost on a VerticalPodAutoscaler is true or false: whether podfit learns the startup boost of its containers. It
 // overrides the field startupBoost.learn of the SizingProfile.
 const AnnotationLearnStartupBoost = "podfit.dev/learn-startup-boost"
@@ -58,6 +62,9 @@ const (
 	// SharedPrefix stands before the name of a resource: "podfit.dev/shared-cpu" is the part of a container of what a pod needs as a whole. Pods with
 	// pod-level resources get it instead of the target.
 	SharedPrefix = "podfit.dev/shared-"
+
+	// MemoryLimit is the memory limit of the container by the rule LimitByPeaks, in bytes.
+	MemoryLimit = "podfit.dev/memory-limit"
 )
 
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the

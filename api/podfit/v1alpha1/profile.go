@@ -122,14 +122,32 @@ const (
 	GuardMemory RuntimeGuard = "memory" // keep memory requests at or above the heap of a JVM
 )
 
-// Limits are rules for the limits of new pods.
+// Limits are rules for limits.
 type Limits struct {
 	// cpu is what the admission controller does with the CPU limits of new pods: keep, which is the default, or remove. remove removes the CPU
 	// limit of each regular container whose CPU the VPA controls, unless the API server would reject the pod without it or the container needs
 	// it. Running pods keep their limits until they are replaced. The annotation podfit.dev/cpu-limits of a VPA overrides it.
 	// +optional
 	CPU LimitRule `json:"cpu,omitempty"`
+
+	// memory is how the memory limits of containers follow: proportional, which is the default, keeps their ratio to the requests; keep leaves
+	// them as they are; peaks sets them by the highest usage of 14 days, whatever the requests are. A container without a limit gets none. The
+	// annotation podfit.dev/memory-limits of a VPA overrides it.
+	// +optional
+	Memory MemoryLimitRule `json:"memory,omitempty"`
 }
+
+// MemoryLimitRule is how the memory limit of a container is determined.
+//
+// +kubebuilder:validation:Enum=proportional;keep;peaks
+type MemoryLimitRule string
+
+// The rules.
+const (
+	ProportionalLimit MemoryLimitRule = "proportional" // the ratio to the request is kept
+	UnchangedLimit    MemoryLimitRule = "keep"         // the limit is not changed
+	LimitByPeaks      MemoryLimitRule = "peaks"        // the larger of twice the highest usage of 14 days, and 1 GiB above it
+)
 
 // LimitRule is what the admission controller does with a limit of a new pod.
 //

@@ -129,7 +129,9 @@ func (r *recommender) adviseOne(now time.Time, v *view, a *cluster.Autoscaler) a
 func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advice {
 	choice := r.catalog.Of(a)
 	assignment, conflicts := v.assignments.Conflict(a, choice)
-	adv := advice{to: r.own(a), by: r, now: now, in: v, choice: choice, pods: v.PodsOf(a.Target)}
+	to := *r.own(a)
+	to.MemoryLimits = to.MemoryLimits.Under(choice.MemoryLimits)
+	adv := advice{to: &to, by: r, now: now, in: v, choice: choice, pods: v.PodsOf(a.Target)}
 	adv.seen = v.podsSeen.get(a.Target, func() podsSeen { return lookAt(adv.pods, now) })
 	var conflict sizing.Problem
 	if conflicts {
@@ -220,7 +222,8 @@ func (a *advice) recommend() []cluster.Advice {
 		by := &grouping.Sizing{Profile: p, Autoscaler: rounding, MaxAllowed: r.config.MaxAllowed(), LimitsCPU: r.workloads.LimitsCPU(a.choice, target)}
 		capped = r.groups.Share(by, r.groups.Apply(by, capped))
 	}
-	return a.withInitContainers(rounding, a.withLearntBoosts(capped))
+	capped = a.withMemoryLimits(a.withLearntBoosts(capped), held)
+	return a.withInitContainers(rounding, capped)
 }
 
 // withInitContainers adds the recommendations of ordinary init containers, which do not take part in what bounds the pod as a whole.

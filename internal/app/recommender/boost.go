@@ -4,9 +4,12 @@
 package recommender
 
 import (
+	"cmp"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
 )
 
 // learnStarts selects whether the starts of the containers of a workload are kept, by the setting of the autoscaler that governs it. They stay
@@ -36,6 +39,37 @@ func (a *advice) withLearntBoosts(containers []cluster.Advice) []cluster.Advice 
 		if h := a.by.usageStore.Series(a.to.Target, c.Container); h != nil {
 			c.Learnt = h.Starts().Learn(c.Target.CPU, learning, a.now)
 		}
+	}
+	return containers
+}
+
+// withMemoryLimits adds the memory limits by the highest usage to containers, if the annotation of the autoscaler or its profile requires them. While
+// the recommendation is held, and in the first 14 days, none is lower than that of a live pod or, without one, the last one.
+func (a *advice) withMemoryLimits(containers []cluster.Advice, held bool) []cluster.Advice {
+	node := int64(0)
+	for _, p := range a.pods {
+		if a.to.MemoryLimits.Peaks {
+			node = max(node, a.in.fleet.Of(p).Memory())
+		}
+	}
+	for i := range containers {
+		c := &containers[i]
+		c.MemoryLimit = 0
+		h := a.by.usageStore.Series(a.to.Target, c.Container)
+		if h == nil || !a.to.MemoryLimits.Peaks {
+			continue
+		}
+		before := cmp.Or(a.to.AdviceFor(c.Container), &cluster.Advice{}).MemoryLimit
+		cp := cmp.Or(a.to.Policy(c.Container), &cluster.ContainerPolicy{})
+		most := cmp.Or(max(cp.MaxAllowed.Memory, 0), a.by.config.MaxAllowed().Memory)
+		limit := recommend.MemoryLimit(h, before, cp.MinAllowed.Memory, most, node, a.now)
+		if limit > 0 && (held || a.now.Sub(h.Seen(cluster.Memory).First) < recommend.LimitHistory) {
+			if a.seen.live > 0 { // then what somebody else has written to the status does not stay
+				before = policy.LargestMemoryLimit(a.pods, c.Container)
+			}
+			limit = max(limit, before)
+		}
+		c.MemoryLimit = limit
 	}
 	return containers
 }

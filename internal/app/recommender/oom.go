@@ -109,7 +109,7 @@ func loopOf(a *cluster.Autoscaler, recommended []cluster.Advice, p *cluster.Pod,
 	l := oomLoop{container: c.Name, pod: p, pods: 1, request: requests.Memory, limit: limits.Memory, target: target}
 	policy := a.Policy(c.Name)
 	switch {
-	case policy != nil && policy.RequestsOnly && l.limit > 0 && target >= l.limit:
+	case (policy != nil && policy.RequestsOnly || a.MemoryLimits.Keep) && l.limit > 0 && target >= l.limit:
 		l.reason = v1alpha1.ReasonLimitFixed
 	case l.request < target:
 		l.reason = v1alpha1.ReasonRequestBelowTarget
@@ -147,6 +147,8 @@ func (l *oomLoop) message(a *cluster.Autoscaler, live int) string {
 func (l *oomLoop) remedy(a *cluster.Autoscaler, live int, target string) string {
 	minReplicas := cmp.Or(int(a.MinReplicas), process.DefaultMinReplicas)
 	switch {
+	case l.reason == v1alpha1.ReasonLimitFixed && a.MemoryLimits.Keep:
+		return "With the rule keep for memory limits podfit does not change its limit. Raise the limit in the pod template, or set the rule peaks (docs/limits.md)."
 	case l.reason == v1alpha1.ReasonLimitFixed:
 		return "With controlledValues RequestsOnly podfit does not change its limit. Raise the limit in the pod template, or set controlledValues RequestsAndLimits."
 	case l.reason == v1alpha1.ReasonTargetAtMaximum:

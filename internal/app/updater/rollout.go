@@ -95,7 +95,7 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}
-	for _, p := range [...]string{a.Rules.SettingProblem, a.Guards.Problem, a.CPULimits.Problem, a.Learning.Problem} {
+	for _, p := range [...]string{a.Rules.SettingProblem, a.Guards.Problem, a.CPULimits.Problem, a.MemoryLimits.Problem, a.Learning.Problem} {
 		if p != "" {
 			problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")
 		}

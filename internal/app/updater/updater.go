@@ -146,7 +146,8 @@ type world interface {
 	Snapshot() *cluster.Snapshot
 	Scale(controller cluster.Workload) cluster.Scale
 	Limits(namespace string) cluster.LimitRange
-	Quotas(namespace string) *cluster.Quotas // nil: quotas are unknown
+	Quotas(namespace string) *cluster.Quotas // nil: there are none, or they are not known
+	KnowsQuotas() bool
 	DisruptionBudgets(namespace string) (all []cluster.DisruptionBudget, known bool)
 	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 	watcher.Nodes
@@ -308,7 +309,7 @@ func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan
 		g := &w.Governed[i]
 		w.Rules[g.Autoscaler.Key] = u.world.Rules(g.Autoscaler)
 		if ns := g.Autoscaler.Namespace; w.Limits[ns] == (policy.Limits{}) {
-			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns)}
+			w.Limits[ns] = policy.Limits{Range: u.world.Limits(ns), Quotas: u.world.Quotas(ns), QuotasUnknown: !u.world.KnowsQuotas()}
 		}
 		for _, p := range g.Pods {
 			addScale(p.Controller)

@@ -62,6 +62,7 @@ func (y *fakeCluster) Scale(w cluster.Workload) cluster.Scale {
 }
 func (y *fakeCluster) Limits(string) cluster.LimitRange { return cluster.LimitRange{} }
 func (y *fakeCluster) Quotas(string) *cluster.Quotas    { return nil }
+func (y *fakeCluster) KnowsQuotas() bool                { return true }
 func (y *fakeCluster) DisruptionBudgets(string) ([]cluster.DisruptionBudget, bool) {
 	return y.budgets, true
 }

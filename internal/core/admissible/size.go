@@ -328,6 +328,9 @@ type Fitted struct {
 	// LimitsKept is true if the policy keeps the limits of the container.
 	LimitsKept bool
 
+	// LimitByPeaks is true if the memory limit is that of the recommendation, and not in proportion to the request.
+	LimitByPeaks bool
+
 	// PodLevel contains the pod-level resources to set; it is the same in all Fitted of a pod. It contains only changes, and is nil
 	// if there are none (see Adjust).
 	PodLevel *cluster.PodResources

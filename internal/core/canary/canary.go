@@ -8,6 +8,7 @@ package canary
 import (
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/ledger"
@@ -84,7 +85,17 @@ func (g *Gate) IsNeeded(d *decision.Decision) bool {
 	}
 	s := g.States[d.Pod.Workload()]
 	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != d.Pod.UID
-	return !hasCanary && !s.Accepts(ledger.SizesOf(d.With))
+	return !hasCanary && !s.Accepts(ledger.SizesOf(d.With)) && changesRequests(d)
+}
+
+// changesRequests reports whether a pod gets other requests, and not only other limits, for which there is no size to go back to.
+func changesRequests(d *decision.Decision) bool {
+	for x := range change.Pairs(d.Pod, d.With, false) {
+		if !x.Limit && x.From != x.To {
+			return true
+		}
+	}
+	return false
 }
 
 // Choose makes a pod the canary of its workload if its change needs one, and reports whether the pod is the canary. The rescue of an

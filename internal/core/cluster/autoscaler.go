@@ -80,6 +80,7 @@ type Autoscaler struct {
 	Canary        Canary        // how changes are rolled out (annotations)
 	Guards        RuntimeGuards // what is done for containers whose language runtime is known (annotations)
 	CPULimits     LimitRule     // what is done with the CPU limits of new pods (annotation)
+	MemoryLimits  LimitRule     // how memory limits follow (annotation)
 	Learning      BoostLearning // whether startup boosts are learnt (annotation)
 	AdvisedSince  time.Time     // when the condition RecommendationProvided became True; without it, Created
 
@@ -219,4 +220,7 @@ type Advice struct {
 	Learnt   LearntBoost // what the starts of the container needed
 	Groups   []GroupSize // sizes of pods that need less, by role; sorted, at most MaxGroups
 	Shared   Resources   // its part of what a pod needs as a whole, lower than the target (shared.go)
+
+	// MemoryLimit is the memory limit by the highest usage, in bytes, if LimitRule.Peaks applies; 0 if it is not known.
+	MemoryLimit int64
 }

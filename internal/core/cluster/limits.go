@@ -44,10 +44,12 @@ type Node struct {
 	Kernel      string   // version of the kernel, such as 6.8.0-45-generic; "" if it is not known
 }
 
-// A LimitRule is what podfit does with a limit of new pods (annotation podfit.dev/cpu-limits or a SizingProfile). The zero value keeps it, as
-// in upstream.
+// A LimitRule is what podfit does with a limit (annotations podfit.dev/cpu-limits and podfit.dev/memory-limits, or a SizingProfile). With the zero
+// value it keeps its ratio to the request, as in upstream.
 type LimitRule struct {
-	Remove  bool   // the limit is removed
+	Remove  bool   // CPU: new pods have none
+	Keep    bool   // memory: it is not changed
+	Peaks   bool   // memory: it is Advice.MemoryLimit
 	Set     bool   // the autoscaler has the annotation, so its profile does not apply
 	Problem string // the error in the annotation or the profile, "" if there is none
 }

@@ -25,6 +25,14 @@ func (n *Sizes) Hold(requests cluster.Resources) bool {
 		slices.ContainsFunc(n.Largest, func(size cluster.Resources) bool { return requests.CPU <= size.CPU && requests.Memory <= size.Memory })
 }
 
+// Memory returns the memory of the node that has the most; 0 if none is known.
+func (n *Sizes) Memory() int64 {
+	if n == nil || len(n.Largest) == 0 {
+		return 0
+	}
+	return n.Largest[len(n.Largest)-1].Memory
+}
+
 // Config is the input of New.
 type Config struct {
 	Nodes       []cluster.Node

@@ -156,6 +156,9 @@ func (l *Ledger) hasHelped(e *eviction, d *decision.Decision) (help, known bool)
 	p := withRunning(d.Pod)
 	asExpected := hasRequests(p, e.With)
 	asNow := hasRequests(p, d.With)
+	if policy.HasLimitByPeaks(d.With) && change.IsAsked(p, e.With) && !change.IsAsked(p, d.With) { // it was killed at its new limit, too
+		asNow = false
+	}
 	if !e.Judged && e.showsNothing(d.Pod, d.With) {
 		return false, false
 	}

@@ -6,6 +6,7 @@
 package need
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -56,8 +57,9 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 
 	quick, dead := quickOOM(now, b, a, p)
 	outside := t.worst.Code != decision.Fits
+	note := LimitNote(p.Container(dead.container), fits)
 	switch same := change.SameSize(p, fits) && !b.UpstreamRules; {
-	case quick && (v.Priority.Diff == 0 || same), outside && same:
+	case quick && (v.Priority.Diff == 0 && (note == "" || b.UpstreamRules) || same), outside && same:
 		v.Instead = decision.Reason{Code: decision.SameSize}
 	case quick:
 		v.Wanted = t.Largest
@@ -66,10 +68,11 @@ func Of(now time.Time, b *Rules, a *cluster.Autoscaler, p *cluster.Pod, fits []p
 		}
 		v.Wanted.Code = decision.OutOfMemory
 		v.Wanted.For = dead.lived
+		v.Wanted.Note = note
 		v.Wanted.Container = name(dead.container)
 	case outside:
 		v.Wanted = t.worst
-	case same:
+	case same, v.Priority.Diff == 0 && policy.HasLimitByPeaks(fits) && !b.UpstreamRules:
 		v.Instead = decision.Reason{Code: decision.Fits}
 	case p.Started.IsZero():
 		v.Instead = decision.Reason{Code: decision.PodTooYoung}
@@ -105,6 +108,22 @@ func NameUnlessSole(p *cluster.Pod) func(string) string {
 		}
 		return name
 	}
+}
+
+// limitTolerance is how far a memory limit may be below that of the recommendation.
+const limitTolerance = 0.1
+
+// LimitNote returns a sentence about the memory limit of a container that is noticeably too low for the highest usage; "" if it is not.
+func LimitNote(c *cluster.Container, fits []policy.Fitted) string {
+	if c == nil {
+		return ""
+	}
+	fit := cluster.Find(fits, func(f *policy.Fitted) bool { return f.Container == c.Name })
+	_, limits := c.Running()
+	if fit == nil || !fit.LimitByPeaks || float64(limits.Memory) >= (1-limitTolerance)*float64(fit.Limits.Memory) {
+		return ""
+	}
+	return fmt.Sprintf("Its memory limit of %s becomes %s.", cluster.Format(cluster.Memory, limits.Memory), cluster.Format(cluster.Memory, fit.Limits.Memory))
 }
 
 // A Comparison is the result of comparing a pod's requests with its recommendation.
@@ -269,6 +288,7 @@ func LeftToHPA(now time.Time, b *Rules, a *cluster.Autoscaler, l policy.Limits, 
 	}
 	without := *a
 	without.Horizontal = nil
+	without.MemoryLimits = cluster.LimitRule{}
 	fits := policy.Fit(&without, l, p)
 	v := Of(now, b, &without, p, fits)
 	if v.Wanted.Code == decision.Fits {

@@ -41,7 +41,8 @@ import (
 //	                              before its boost; R is RESOURCES and limits, with commas
 //	scale NS/NAME N|unknown|none  what the workload's direct controller says of its replicas
 //	autoscale NS/NAME [mode=M] [age=D] [min-replicas=N] [require=higher:memory[,cpu]]... [oom=D] [boost=D] [make-room=VALUE] [ignore=rescue|always]
-//	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES]   bounds are half and twice the target
+//	advise NS/NAME CONTAINER RESOURCES [lower RESOURCES] [upper RESOURCES] [limit RESOURCES]   bounds are half and twice the target; with a
+//	                              limit, memory limits are by peaks
 //	policy NS/NAME CONTAINER [off] [requests-only] [min RESOURCES] [max RESOURCES]
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
 //	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
@@ -673,7 +674,7 @@ func (s *script) setRecommendation(f []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := splitSections(f[2:], "", "lower", "upper")
+	r, err := splitSections(f[2:], "", "lower", "upper", "limit")
 	if err != nil {
 		return err
 	}
@@ -685,7 +686,8 @@ func (s *script) setRecommendation(f []string) error {
 		}
 	}
 	a.Advice = slices.DeleteFunc(a.Advice, func(x cluster.Advice) bool { return x.Container == f[1] })
-	a.Advice = append(a.Advice, cluster.Advice{Container: f[1], Estimate: e})
+	a.Advice = append(a.Advice, cluster.Advice{Container: f[1], Estimate: e, MemoryLimit: r["limit"].Memory})
+	a.MemoryLimits.Peaks = a.MemoryLimits.Peaks || r["limit"].Memory > 0
 	return nil
 }
 

@@ -198,7 +198,11 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 		for _, fit := range fits {
 			if fit.Container == container.Name {
 				unboosted = fit
-				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(container.Boosted.Limits)
+				limits := container.Boosted.Limits
+				if autoscaler.MemoryLimits.Keep { // it stays
+					limits = limits.Only(cluster.Set(0).With(cluster.CPU))
+				}
+				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(limits)
 			}
 		}
 		over = append(over, unboosted)

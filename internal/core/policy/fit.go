@@ -32,7 +32,7 @@ type (
 // scales the pods, see HorizontalOf.
 //
 // Limits keep their ratio to requests: for a running pod the ratio with which it runs (Container.Running), for a pod that is being
-// created the ratio in its spec.
+// created the ratio in its spec. Memory limits may have another rule, see MemoryLimitOf.
 //
 // First, the sums over the pod are scaled into the pod LimitRange, separately for the target, the upper and the lower bound. Then each
 // of the three is bounded for each container by the container LimitRange, minAllowed and maxAllowed, and, if the policy keeps
@@ -97,7 +97,8 @@ func (f fitting) sized() []Fitted {
 }
 
 func (f fitting) boundsOf(container string) bounds {
-	return boundsOf(f.p.Container(container), f.a.Policy(container), f.l.Range.Container)
+	c := f.p.Container(container)
+	return boundsOf(c, f.a.Policy(container), f.l.Range.Container, MemoryLimitOf(f.a, f.l, f.p, c))
 }
 
 // boundContainers moves the estimates of each container into its bounds.
@@ -122,7 +123,9 @@ func settle(f fitting) []Fitted {
 		fit.Requests = fit.Estimate.Target
 		fit.LimitsKept = cp != nil && cp.RequestsOnly
 		if !fit.LimitsKept {
-			fit.Limits = proportionalLimits(f.p.Container(fit.Container), fit.Requests, f.l.Range.Container.Default, &fit.Notes)
+			c := f.p.Container(fit.Container)
+			fit.Limits = proportionalLimits(c, fit.Requests, f.l.Range.Container.Default, &fit.Notes)
+			f.setMemoryLimit(fit, c)
 		}
 	}
 	admissible.Adjust(f.l, f.p, f.fits)
@@ -184,8 +187,9 @@ func (f fitting) recommendation(c *cluster.Container) Fitted {
 }
 
 // boundsOf converts the bounds of the requests and limits of a container into bounds of its requests, in the order in which they apply.
-// If the limit keeps its ratio to the request, a bound of the limit bounds the request in the same ratio, rounded down.
-func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range) bounds {
+// If the limit keeps its ratio to the request, a bound of the limit bounds the request in the same ratio, rounded down. Else the request is
+// bounded by the limit that is kept, or by the maximum of the limit.
+func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range, memory MemoryLimitKind) bounds {
 	result := bounds{
 		{raised: admissible.RaisedToRangeMin, lowered: admissible.LoweredToRangeMax, least: RangeMin, most: RangeMax},
 		{raised: admissible.RaisedToMinAllowed, lowered: admissible.LoweredToMaxAllowed, least: MinAllowed, most: MaxAllowed},
@@ -205,7 +209,7 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 			switch {
 			case limit <= 0:
 				return 0
-			case request <= 0:
+			case request <= 0, res == cluster.Memory && memory.isApart():
 				return bound
 			}
 			v, _ := integer.Scaled(request, bound, limit)
@@ -222,6 +226,12 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 		if containerPolicy != nil && containerPolicy.RequestsOnly && limits.Amount(res) > 0 {
 			kept.high = kept.high.Set(res, limits.Amount(res))
 		}
+	}
+	switch most := limitRange.Max.Memory; {
+	case memory == LimitByPeaks && most > 0:
+		inRange.high.Memory = max(most-page, 1)
+	case memory == LimitUnchanged:
+		kept.high = kept.high.Set(cluster.Memory, max(limits.Memory-page, 1))
 	}
 	if containerPolicy != nil && !containerPolicy.Off {
 		allowed.low = containerPolicy.MinAllowed

@@ -53,8 +53,7 @@ type Why struct {
 
 	LimitsKept bool // the policy keeps limits
 
-	// CPULimits is what is done with the CPU limits of a new pod like the present one; only for CPU.
-	CPULimits policy.CPULimits
+	Limits LimitRules // other than the ratio of the limit to the request
 
 	// Horizontal is what podfit does because an HPA scales by the request, and Metric the first metric that depends on it.
 	Horizontal policy.HorizontalState
@@ -66,6 +65,12 @@ type Why struct {
 	StartupBoost StartupBoost // what is learnt for new pods, only for CPU
 
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
+}
+
+// LimitRules are what the rules for limits do.
+type LimitRules struct {
+	CPU    policy.CPULimits       // of a new pod like the present one; only for CPU
+	Memory policy.MemoryLimitKind // how the memory limit follows; only for memory
 }
 
 // Published is what the status of the VPA has.
@@ -133,7 +138,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 	advised.Advice = capped
 	for i := range capped {
 		if published := a.AdviceFor(capped[i].Container); published != nil {
-			capped[i].Shared = published.Shared
+			capped[i].Shared, capped[i].MemoryLimit = published.Shared, published.MemoryLimit
 		}
 	}
 	var fits []policy.Fitted
@@ -172,8 +177,12 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 				w.Published = Published{published.Target.Amount(res), published.Groups, a.RoleLabel(), whole.Amount(res), sum.Amount(res)}
 			}
 			if res == cluster.CPU {
-				w.CPULimits = limits
+				w.Limits.CPU = limits
 				w.StartupBoost = startupBoostOf(a, p.Learning, c.Container)
+			} else if in.Pod != nil {
+				if own := in.Pod.Container(c.Container); own != nil {
+					w.Limits.Memory = policy.MemoryLimitOf(&advised, in.Limits, in.Pod, own)
+				}
 			}
 			out = append(out, w)
 		}

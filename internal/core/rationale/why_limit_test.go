@@ -5,6 +5,7 @@ package rationale
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -46,5 +47,67 @@ func TestWhy_cpuLimitsRemoved_saysWhatNewPodsGet(t *testing.T) {
 				t.Errorf("%d lines %q", count, c.want)
 			}
 		})
+	}
+}
+
+func TestWhy_memoryLimitRule_saysWhatDeterminesTheLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Sizing)
+		want   string
+	}{
+		"peaks": {func(*Sizing) {}, "the memory limit follows the highest usage of 14 days: twice as much, at least 1 GiB more, within maxAllowed, the LimitRange and the node. It does not fall in the first 14 days"},
+		"keep":  {func(s *Sizing) { s.Autoscaler.MemoryLimits = cluster.LimitRule{Keep: true} }, "the memory limit stays as it is"},
+		"quotas": {
+			func(s *Sizing) { s.Limits.QuotasUnknown = true },
+			"the memory limit keeps its ratio to the request for a process that cannot read the ResourceQuotas of the namespace, as this one",
+		},
+	} {
+		s := cartScene()
+		s.Autoscaler.Horizontal = nil
+		s.Autoscaler.MemoryLimits.Peaks = true
+		own := &s.Pod.Containers[0]
+		s.Autoscaler.Advice = []cluster.Advice{{Container: own.Name, MemoryLimit: 2 << 30}}
+		own.Limits = own.Limits.Set(cluster.Memory, own.Requests.Memory+1<<30)
+		c.change(&s.Sizing)
+		var got []string
+		for _, w := range WhyOf(&s.Sizing) {
+			if line := w.limitLine(); line != (Line{}) {
+				got = append(got, w.Resource.String()+": "+line.What)
+			}
+		}
+		if want := []string{"memory: " + c.want}; !slices.Equal(got, want) {
+			t.Errorf("%s: the lines %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The line about the size must not contradict that about the rule.
+func TestWhy_limitByPeaks_isNotInProportion(t *testing.T) {
+	s := cartScene()
+	s.Autoscaler.Horizontal = nil
+	s.Autoscaler.MemoryLimits.Peaks = true
+	own := &s.Pod.Containers[0]
+	s.Autoscaler.Advice = []cluster.Advice{{Container: own.Name, MemoryLimit: 3 << 30}}
+	own.Limits = own.Limits.Set(cluster.Memory, own.Requests.Memory+1<<29)
+	for _, w := range WhyOf(&s.Sizing) {
+		if size := w.sizeLine().What; w.Resource == cluster.Memory && strings.Contains(size, "in proportion") {
+			t.Errorf("%q, and %q", size, w.limitLine().What)
+		}
+	}
+}
+
+// The container policy has precedence.
+func TestWhy_limitsAreNotControlled_saysWhyTheRuleDoesNotApply(t *testing.T) {
+	s := cartScene()
+	s.Autoscaler.Horizontal = nil
+	s.Autoscaler.MemoryLimits.Peaks = true
+	s.Autoscaler.Policies = []cluster.ContainerPolicy{{Container: "app", RequestsOnly: true}}
+	own := &s.Pod.Containers[0]
+	s.Autoscaler.Advice = []cluster.Advice{{Container: own.Name, MemoryLimit: 3 << 30}}
+	own.Limits = own.Limits.Set(cluster.Memory, own.Requests.Memory+1<<29)
+	for _, w := range WhyOf(&s.Sizing) {
+		if w.Resource == cluster.Memory && w.limitLine() == (Line{}) {
+			t.Errorf("no line about the rule, and %q", w.sizeLine().What)
+		}
 	}
 }

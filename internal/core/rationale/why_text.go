@@ -368,7 +368,11 @@ func (w *Why) sizeLine() Line {
 	case w.LimitsKept:
 		texts = append(texts, fmt.Sprintf("limit stays %s, by the policy", limit))
 	case w.Present.HasLimit && w.Present.Limit != w.Size.Limit:
-		texts = append(texts, fmt.Sprintf("limit %s → %s, in proportion", wording.Figure(w.Resource, float64(w.Present.Limit)), limit))
+		text := fmt.Sprintf("limit %s → %s", wording.Figure(w.Resource, float64(w.Present.Limit)), limit)
+		if w.Limits.Memory != policy.LimitByPeaks {
+			text += ", in proportion"
+		}
+		texts = append(texts, text)
 	default:
 		texts = append(texts, "limit "+limit)
 	}
@@ -400,16 +404,19 @@ func (w *Why) sizeLine() Line {
 	return Line{What: strings.Join(texts, "; ")}
 }
 
-// limitLine is the line about the CPU limit of new pods, if the profile or an annotation of the VPA removes it.
+// limitLine is the line about the memory limit, and about the CPU limit of new pods, if the profile or an annotation of the VPA has a rule for it.
 func (w *Why) limitLine() Line {
-	if slices.Contains(w.CPULimits.Removed, w.Container) {
+	if w.Limits.Memory != policy.LimitInProportion {
+		return Line{What: "the memory limit " + string(w.Limits.Memory), Note: "limits.memory of the profile, or podfit.dev/memory-limits"}
+	}
+	if slices.Contains(w.Limits.CPU.Removed, w.Container) {
 		return Line{What: "new pods get no CPU limit; this pod keeps its limit until it is replaced", Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
 	}
-	i := slices.IndexFunc(w.CPULimits.Kept, func(k policy.KeptCPULimit) bool { return k.Container == w.Container })
+	i := slices.IndexFunc(w.Limits.CPU.Kept, func(k policy.KeptCPULimit) bool { return k.Container == w.Container })
 	if i < 0 {
 		return Line{}
 	}
-	return Line{What: "new pods keep the CPU limit: " + w.CPULimits.Kept[i].Why(), Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
+	return Line{What: "new pods keep the CPU limit: " + w.Limits.CPU.Kept[i].Why(), Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
 }
 
 // horizontalLine is the line about an HPA that scales by the request.

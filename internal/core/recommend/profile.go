@@ -33,6 +33,9 @@ type Profile struct {
 	// Learning is whether startup boosts are learnt. Built-in profiles learn none.
 	Learning cluster.BoostLearning
 
+	// MemoryLimits is how memory limits follow. Those of built-in profiles keep their ratio to the request.
+	MemoryLimits cluster.LimitRule
+
 	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
 	Mode cluster.Mode
 

@@ -127,6 +127,7 @@ func (b *Book) Select(d *decision.Decision) {
 	d.Wanted = decision.Reason{
 		Code: decision.OutOfMemory, Container: need.NameUnlessSole(d.Pod)(kill.Container.Name), Resource: cluster.Memory,
 		From: requests.Memory, To: kill.fit.Requests.Or(requests).Memory, For: kill.Lived,
+		Note: need.LimitNote(kill.Container, d.With),
 	}
 	if !kill.AtLimit {
 		d.Wanted.Code = decision.NodeOutOfMemory

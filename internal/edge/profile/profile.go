@@ -67,6 +67,9 @@ func Parse(data []byte) (recommend.Profile, error) {
 	c := &checker{}
 	p := profileOf(o.Name, &o.Spec, c)
 	p.Learning = learning(o.Spec.StartupBoost, c)
+	if l := o.Spec.Limits; l != nil {
+		p.MemoryLimits = cluster.LimitRule{Peaks: l.Memory == v1alpha1.LimitByPeaks, Keep: l.Memory == v1alpha1.UnchangedLimit}
+	}
 	if len(c.problems) > 0 {
 		return recommend.Profile{}, errors.New(strings.Join(c.problems, "; "))
 	}
@@ -104,9 +107,9 @@ func (c *checker) whole(path string, v *int32, to *int) {
 	}
 }
 
-func (c *checker) oneOf(path, value, first, second string) {
-	if value != "" && value != first && value != second {
-		c.problem("spec.%s must be %s or %s, got %q", path, first, second, value)
+func (c *checker) oneOf(path, value string, choices ...string) {
+	if last := len(choices) - 1; value != "" && !slices.Contains(choices, value) {
+		c.problem("spec.%s must be %s or %s, got %q", path, strings.Join(choices[:last], ", "), choices[last], value)
 	}
 }
 
@@ -159,6 +162,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	checkGuards(s, c)
 	if s.Limits != nil {
 		c.oneOf("limits.cpu", string(s.Limits.CPU), string(v1alpha1.KeepLimit), string(v1alpha1.RemoveLimit))
+		c.oneOf("limits.memory", string(s.Limits.Memory), string(v1alpha1.ProportionalLimit), string(v1alpha1.UnchangedLimit), string(v1alpha1.LimitByPeaks))
 	}
 	for _, part := range []struct {
 		name  string

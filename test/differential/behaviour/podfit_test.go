@@ -189,6 +189,9 @@ func (v *view) Limits(namespace string) cluster.LimitRange {
 	return l
 }
 
+// KnowsQuotas reports whether podfit may watch ResourceQuotas.
+func (v *view) KnowsQuotas() bool { return v.sim.world.Quotas }
+
 // Quotas returns nil without the permission to watch ResourceQuotas, which upstream's roles do not include.
 func (v *view) Quotas(namespace string) *cluster.Quotas {
 	if !v.sim.world.Quotas {

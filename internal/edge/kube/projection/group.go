@@ -54,6 +54,19 @@ func WithShared(list corev1.ResourceList, shared cluster.Resources) corev1.Resou
 	return list
 }
 
+// WithMemoryLimit adds a memory limit to a list of amounts of the status, which may be nil; 0 is none.
+func WithMemoryLimit(list corev1.ResourceList, limit int64) corev1.ResourceList {
+	if limit <= 0 {
+		return list
+	}
+	return with(list, v1alpha1.MemoryLimit, kube.Quantity(cluster.Memory, limit))
+}
+
+// memoryLimit returns the memory limit in a list of amounts of the status, 0 if there is none.
+func memoryLimit(list corev1.ResourceList) int64 {
+	return max(kube.Amount(cluster.Memory, list[v1alpha1.MemoryLimit]), 0)
+}
+
 // shared returns the part of a container of what a pod needs as a whole. Amounts that are not positive are left out.
 func shared(list corev1.ResourceList) cluster.Resources {
 	var out cluster.Resources

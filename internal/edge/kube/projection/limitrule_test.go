@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -37,7 +40,7 @@ func TestAutoscaler_annotationCPULimits_overridesTheProfileUnlessInvalid(t *test
 	}
 }
 
-func TestProfileCPULimits_validAndInvalidSpecs_neverFail(t *testing.T) {
+func TestProfileLimits_validAndInvalidSpecs_neverFail(t *testing.T) {
 	for spec, want := range map[string]cluster.LimitRule{
 		`{}`:                          {},
 		`{"limits":null}`:             {},
@@ -48,15 +51,59 @@ func TestProfileCPULimits_validAndInvalidSpecs_neverFail(t *testing.T) {
 		`{"limits":"remove"}`:         {},
 		`{`:                           {},
 	} {
-		if got := ProfileCPULimits("bare", []byte(spec)); got != want {
+		if got := ProfileLimits(cluster.CPU, "bare", []byte(spec)); got != want {
 			t.Errorf("%s: %+v, want %+v", spec, got, want)
 		}
 	}
-	if got := ProfileCPULimits("balanced", []byte(`{"limits":{"cpu":"remove"}}`)); got != (cluster.LimitRule{}) {
+	if got := ProfileLimits(cluster.CPU, "balanced", []byte(`{"limits":{"cpu":"remove"}}`)); got != (cluster.LimitRule{}) {
 		t.Errorf("a SizingProfile with the name of a built-in profile: %+v", got)
 	}
-	long := ProfileCPULimits("bare", []byte(`{"limits":{"cpu":"`+strings.Repeat(`x\n`, 1<<16)+`"}}`))
+	long := ProfileLimits(cluster.CPU, "bare", []byte(`{"limits":{"cpu":"`+strings.Repeat(`x\n`, 1<<16)+`"}}`))
 	if len(long.Problem) > 1000 || strings.Contains(long.Problem, "\n") {
 		t.Errorf("a long value gives a problem of %d bytes", len(long.Problem))
+	}
+}
+
+func TestAutoscaler_annotationMemoryLimits_overridesTheProfileUnlessInvalid(t *testing.T) {
+	const mistake = `annotation podfit.dev/memory-limits must be proportional, keep or peaks, got "remove"; it has no effect`
+	peaks := cluster.LimitRule{Peaks: true}
+	for text, want := range map[string]struct{ rule, under cluster.LimitRule }{
+		"":             {cluster.LimitRule{}, peaks},
+		"proportional": {cluster.LimitRule{Set: true}, cluster.LimitRule{Set: true}},
+		"keep":         {cluster.LimitRule{Set: true, Keep: true}, cluster.LimitRule{Set: true, Keep: true}},
+		"peaks\n":      {cluster.LimitRule{Set: true, Peaks: true}, cluster.LimitRule{Set: true, Peaks: true}},
+		"remove":       {cluster.LimitRule{Problem: mistake}, cluster.LimitRule{Peaks: true, Problem: mistake}},
+	} {
+		o := &v1.VerticalPodAutoscaler{}
+		o.Annotations = map[string]string{v1alpha1.AnnotationMemoryLimits: text}
+		if got := Autoscaler(o).MemoryLimits; got != want.rule || got.Under(peaks) != want.under {
+			t.Errorf("%q: %+v, under a profile with peaks %+v", text, got, got.Under(peaks))
+		}
+	}
+	for spec, want := range map[string]cluster.LimitRule{
+		`{"limits":{"cpu":"remove"}}`:                  {},
+		`{"limits":{"memory":"peaks","cpu":"remove"}}`: peaks,
+		`{"limits":{"memory":"keep"}}`:                 {Keep: true},
+		`{"limits":{"memory":"double"}}`:               {Problem: `a field of SizingProfile bare is invalid: limits.memory must be proportional, keep or peaks, got "double"; it has no effect`},
+		`{"limits":{"memory":["peaks"]}}`:              {},
+	} {
+		if got := ProfileLimits(cluster.Memory, "bare", []byte(spec)); got != want {
+			t.Errorf("%s: %+v, want %+v", spec, got, want)
+		}
+	}
+}
+
+// Others can change the status: amounts that are not positive are no limit.
+func TestMemoryLimit_inStatus_isReadAsItWasWritten(t *testing.T) {
+	for _, limit := range []int64{0, 1, 1536 << 20, 100e12} {
+		if got := memoryLimit(WithMemoryLimit(nil, limit)); got != limit {
+			t.Errorf("%d is read as %d", limit, got)
+		}
+	}
+	for text, want := range map[string]int64{"-1": 0, "0": 0, "1Gi": 1 << 30, "1500m": 2} {
+		list := corev1.ResourceList{v1alpha1.MemoryLimit: resource.MustParse(text)}
+		if got := memoryLimit(list); got != want {
+			t.Errorf("%s is read as %d, want %d", text, got, want)
+		}
 	}
 }

@@ -109,42 +109,60 @@ func pick(have, other cluster.Resources, better func(have, v int64) bool) cluste
 	return have
 }
 
-// cpuLimits returns what is done with the CPU limits of new pods, from the annotations of an autoscaler. An invalid annotation has no effect,
-// as if it was absent.
-func cpuLimits(annotations map[string]string) cluster.LimitRule {
-	text := strings.TrimSpace(annotations[v1alpha1.AnnotationCPULimits])
+// A limitName is the name of a rule for a limit, in an annotation or a SizingProfile.
+type limitName struct {
+	name string
+	rule cluster.LimitRule
+}
+
+// limitNames are the rules of each resource.
+var limitNames = map[cluster.Resource][]limitName{
+	cluster.CPU: {{string(v1alpha1.KeepLimit), cluster.LimitRule{}}, {string(v1alpha1.RemoveLimit), cluster.LimitRule{Remove: true}}},
+	cluster.Memory: {
+		{string(v1alpha1.ProportionalLimit), cluster.LimitRule{}}, {string(v1alpha1.UnchangedLimit), cluster.LimitRule{Keep: true}},
+		{string(v1alpha1.LimitByPeaks), cluster.LimitRule{Peaks: true}},
+	},
+}
+
+// limitsOf returns what is done with the limits of a resource, from the annotations of an autoscaler. An invalid annotation has no effect, as if it
+// was absent.
+func limitsOf(r cluster.Resource, annotations map[string]string) cluster.LimitRule {
+	name := cluster.Pick(r, v1alpha1.AnnotationCPULimits, v1alpha1.AnnotationMemoryLimits)
+	text := strings.TrimSpace(annotations[name])
 	if text == "" {
 		return cluster.LimitRule{}
 	}
-	out := limitRule(text, "annotation "+v1alpha1.AnnotationCPULimits)
+	out := limitRule(r, text, "annotation "+name)
 	out.Set = out.Problem == ""
 	return out
 }
 
-// ProfileCPULimits returns what a SizingProfile requires for the CPU limits of new pods, from its spec in JSON. It never fails: an invalid
-// field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which keeps limits.
-func ProfileCPULimits(name string, spec []byte) cluster.LimitRule {
+// ProfileLimits returns what a SizingProfile requires for the limits of a resource, from its spec in JSON. It never fails: an invalid field has no
+// effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which changes no limits by rules.
+func ProfileLimits(r cluster.Resource, name string, spec []byte) cluster.LimitRule {
 	var fields struct {
-		Limits struct {
-			CPU string `json:"cpu"`
-		} `json:"limits"`
+		Limits map[string]any `json:"limits"`
 	}
-	if !isCustom(name, spec, &fields) || fields.Limits.CPU == "" {
+	if !isCustom(name, spec, &fields) {
 		return cluster.LimitRule{}
 	}
-	return limitRule(fields.Limits.CPU, "a field of SizingProfile "+name+" is invalid: limits.cpu")
+	text, _ := fields.Limits[r.String()].(string)
+	if text == "" {
+		return cluster.LimitRule{}
+	}
+	return limitRule(r, text, "a field of SizingProfile "+name+" is invalid: limits."+r.String())
 }
 
 // limitRule parses a rule. The problem of an unknown one starts with what.
-func limitRule(text, what string) cluster.LimitRule {
-	switch v1alpha1.LimitRule(text) {
-	case v1alpha1.KeepLimit:
-		return cluster.LimitRule{}
-	case v1alpha1.RemoveLimit:
-		return cluster.LimitRule{Remove: true}
+func limitRule(r cluster.Resource, text, what string) cluster.LimitRule {
+	known := limitNames[r]
+	if found := cluster.Find(known, func(n *limitName) bool { return n.name == text }); found != nil {
+		return found.rule
 	}
+	names := cluster.Each(known, func(n *limitName) string { return n.name })
+	last := len(names) - 1
 	return cluster.LimitRule{Problem: fmt.Sprintf("%s must be %s or %s, got %q; it has no effect",
-		what, v1alpha1.KeepLimit, v1alpha1.RemoveLimit, wording.Shortened(wording.OneLine(text), maxQuoted))}
+		what, strings.Join(names[:last], ", "), names[last], wording.Shortened(wording.OneLine(text), maxQuoted))}
 }
 
 // DisruptionBudget returns the projection of a PodDisruptionBudget.

@@ -19,6 +19,7 @@ type profileRules struct {
 	canary cluster.Canary        // how changes are rolled out
 	guards cluster.RuntimeGuards // what is done for containers whose language runtime is known
 	limits cluster.LimitRule     // what is done with the CPU limits of new pods
+	memory cluster.LimitRule     // how memory limits follow
 	boosts cluster.BoostLearning // whether startup boosts are learnt
 }
 
@@ -41,7 +42,8 @@ func (w *World) addProfiles() {
 	s := typed(v1alpha1.ResourceSizingProfiles, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), func(o *kube.RawObject) profileRules {
 		return profileRules{
 			canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec),
-			limits: projection.ProfileCPULimits(o.Name, o.Spec), boosts: projection.ProfileLearning(o.Name, o.Spec),
+			limits: projection.ProfileLimits(cluster.CPU, o.Name, o.Spec), memory: projection.ProfileLimits(cluster.Memory, o.Name, o.Spec),
+			boosts: projection.ProfileLearning(o.Name, o.Spec),
 		}
 	})
 	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary, runtime guards, " +
@@ -83,6 +85,7 @@ func (s *profileSet) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
 	out.Canary = a.Canary.Under(profile.canary)
 	out.Guards = a.Guards.Under(profile.guards)
 	out.CPULimits = a.CPULimits.Under(profile.limits)
+	out.MemoryLimits = a.MemoryLimits.Under(profile.memory)
 	out.Learning = a.Learning.Under(profile.boosts)
 	return &out
 }

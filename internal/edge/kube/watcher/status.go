@@ -163,9 +163,15 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 			Target:         target,
 			LowerBound:     kube.Quantities(a.Lower),
 			UpperBound:     kube.Quantities(a.Upper),
-			UncappedTarget: projection.WithShared(projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups), a.Shared),
+			UncappedTarget: uncapped(a),
 		}
 	})}
+}
+
+// uncapped returns the target before policy and caps, with what only podfit reads.
+func uncapped(a *cluster.Advice) corev1.ResourceList {
+	list := projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups)
+	return projection.WithMemoryLimit(projection.WithShared(list, a.Shared), a.MemoryLimit)
 }
 
 // visible returns the conditions without those of podfit if Options.Plain is set.
