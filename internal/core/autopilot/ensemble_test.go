@@ -98,10 +98,10 @@ func TestAmount_steadyUsage_foldsAndKeepsAboveUsage(t *testing.T) {
 			continue
 		}
 		for i, r := range cluster.All {
-			var d derivation.Derivation
-			got := algorithm.Amount(state, r, at, d.Begin(derivation.Target, [...]float64{1000, 1}[i]))
-			if used := [...]int64{500, 800 << 20}[i]; got < used || got > 2*used || !steptest.LeadTo(got, d.Target) {
-				t.Fatalf("after %d minutes %v is %d, and its steps are %+v", minute, r, got, d.Target)
+			var steps derivation.Steps
+			got := algorithm.Amount(state, r, at, steps.Begin([...]float64{1000, 1}[i]))
+			if used := [...]int64{500, 800 << 20}[i]; got < used || got > 2*used || !steptest.LeadTo(got, steps) {
+				t.Fatalf("after %d minutes %v is %d, and its steps are %+v", minute, r, got, steps)
 			}
 		}
 	}

@@ -46,10 +46,10 @@ func TestAmount_nightlyPeak_eachAlgorithm(t *testing.T) {
 		for hour, want := range map[int][2]int64{3: tt.night, 12: tt.noon} {
 			now := end.Add(time.Duration(hour) * time.Hour)
 			for i, r := range cluster.All {
-				var d derivation.Derivation
-				got := tt.Amount(state, r, now, d.Begin(derivation.Target, [...]float64{1000, 1}[i]))
-				if !steptest.LeadTo(got, d.Target) || tt.Amount(state, r, now, nil) != got {
-					t.Errorf("%s at %d h: the steps do not lead to %d: %+v", name, hour, got, d.Target)
+				var steps derivation.Steps
+				got := tt.Amount(state, r, now, steps.Begin([...]float64{1000, 1}[i]))
+				if !steptest.LeadTo(got, steps) || tt.Amount(state, r, now, nil) != got {
+					t.Errorf("%s at %d h: the steps do not lead to %d: %+v", name, hour, got, steps)
 				}
 				if got /= [...]int64{1, mib}[i]; got < want[i] || got > want[i]+want[i]/50 {
 					t.Errorf("%s at %d h: %v is %d, want %d", name, hour, r, got, want[i])

@@ -12,12 +12,12 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// A Record is how the estimate of a container was computed. An Estimator writes it while it computes the estimate, so that both come
-// from the same operations: the result of the last step is the estimate.
-type Record struct{ CPU, Memory Derivation }
+// A Record is how the targets of a container were computed. An Estimator writes it while it computes them, so that both come from the
+// same operations: the result of the last step is the target.
+type Record struct{ CPU, Memory Steps }
 
-// Of returns the derivation of one resource.
-func (r *Record) Of(res cluster.Resource) *Derivation {
+// Of returns the steps to the target of one resource.
+func (r *Record) Of(res cluster.Resource) *Steps {
 	switch {
 	case r == nil:
 		return nil
@@ -31,13 +31,10 @@ func (r *Record) Of(res cluster.Resource) *Derivation {
 func (r *Record) Only(s cluster.Set) {
 	for _, res := range cluster.All {
 		if !s.Has(res) {
-			*r.Of(res) = Derivation{}
+			*r.Of(res) = nil
 		}
 	}
 }
-
-// A Derivation has the steps to the three amounts of an estimate. The steps of the bounds begin with the target, except those of Default.
-type Derivation struct{ Target, Lower, Upper Steps }
 
 // Steps are the operations that lead to an amount, in their order.
 type Steps []Step

@@ -5,7 +5,6 @@ package derivation
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -24,35 +23,34 @@ func TestRecorder_eachOperation_resultIsThatOfTheSteps(t *testing.T) {
 		to.Keep(StepKept, v, 6.5)
 		whole := to.Ceil(to.ToMillicores(6.5, 1000))
 		whole = to.LowerWhole(StepMost, to.RaiseWhole(StepFloor, to.AddWhole(StepSafetyMargin, whole, 3), 10), 6400)
-		return to.Humanize(to.RoundUp(to.Scale(StepBand, to.Whole(StepTarget, whole), 0.95), 7))
+		return to.Humanize(to.RoundUp(to.Truncate(to.Multiply(StepFactor, float64(to.Whole(StepRuns, whole)), 0.95)), 7))
 	}
 	var record Record
-	got := compute(record.Of(cluster.CPU).Begin(Target, 1000))
-	if want := compute(nil); got != want || last(record.CPU.Target) != float64(want) {
-		t.Errorf("the result is %d and that of the steps is %g, want %d", got, last(record.CPU.Target), want)
+	got := compute(record.Of(cluster.CPU).Begin(1000))
+	if want := compute(nil); got != want || last(record.CPU) != float64(want) {
+		t.Errorf("the result is %d and that of the steps is %g, want %d", got, last(record.CPU), want)
 	}
 	record.Only(cluster.Of(cluster.Memory))
-	if record.CPU.Target != nil {
+	if record.CPU != nil {
 		t.Error("steps of a resource that is not controlled are kept")
 	}
 }
 
-func TestDerivation_bounds_haveTheirOwnSteps(t *testing.T) {
+func TestSteps_beginAndContinue_replaceAndAppend(t *testing.T) {
 	var record Record
-	d := record.Of(cluster.Memory)
-	if d.Continue(Target) != nil {
+	steps := record.Of(cluster.Memory)
+	if steps.Continue() != nil {
 		t.Error("an amount without steps is continued")
 	}
-	for i, of := range []Bound{Target, Lower, Upper} {
-		d.Begin(of, 1).Whole(StepTarget, int64(i))
-		d.Continue(of).AddWhole(StepFloor, int64(i), 10)
+	for i := range 3 {
+		steps.Begin(1).Whole(StepRuns, int64(i))
+		steps.Continue().AddWhole(StepFloor, int64(i), 10)
 	}
-	got := []float64{last(d.Target), last(d.Lower), last(d.Upper)}
-	if !slices.Equal(got, []float64{10, 11, 12}) {
-		t.Errorf("%v, want 10, 11 and 12", got)
+	if len(record.Memory) != 2 || last(record.Memory) != 12 || record.CPU != nil {
+		t.Errorf("%+v, want two steps of memory to 12", record)
 	}
 	var none *Record
-	if none.Of(cluster.CPU).Begin(Lower, 1) != nil || none.Of(cluster.Memory).Continue(Upper) != nil {
+	if none.Of(cluster.CPU).Begin(1) != nil || none.Of(cluster.Memory).Continue() != nil {
 		t.Error("steps are recorded without a record")
 	}
 }
@@ -62,8 +60,8 @@ func TestEvidence_peak_hasItsHour(t *testing.T) {
 	for hour := range 48 {
 		peaks.Observe(1000+hour, float64(hour%24))
 	}
-	var d Derivation
-	to := d.Begin(Target, 1)
+	var steps Steps
+	to := steps.Begin(1)
 	to.Value(StepPeak, 23)
 	to.PeakOf(&peaks, 1000, 1048)
 	to.Value(StepHighestDay, 20)

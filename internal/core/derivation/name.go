@@ -39,10 +39,7 @@ const (
 	StepPercentile   StepName = "percentile"      // of the samples: Share, Samples, From and Until of the samples, HalfLife
 	StepRuns         StepName = "runs"            // of the maxima of the last runs of a Job or CronJob: Share, Samples is the number of runs
 	StepSafetyMargin StepName = "safety-margin"   // a Margin
-	StepConfidence   StepName = "confidence"      // Days of history, of one sample per minute
 	StepFloor        StepName = "floor"           // the minimum per container
-	StepBand         StepName = "band"            // the range around the target in which a pod is not changed
-	StepTarget       StepName = "target"          // the target, from which or to which a bound is computed
 	StepUnit         StepName = "unit"            // a conversion or rounding to whole units
 	StepBusy         StepName = "busy-percentile" // of the samples in the busy hours: Share, HalfLife, FirstHour, Hours
 	StepBusyWindow   StepName = "busy-window"     // not above the peak of the last Hours hours; From, Until: its hour

@@ -22,41 +22,21 @@ type Recorder struct {
 // A Day has the hours of a day: [From, Before).
 type Day struct{ From, Before int }
 
-// A Bound is one of the amounts of an estimate.
-type Bound uint8
-
-// The amounts of an estimate.
-const (
-	Target Bound = iota
-	Lower
-	Upper
-)
-
-// steps returns where the steps of an amount are written; nil if d is nil.
-func (d *Derivation) steps(of Bound) *Steps {
-	if d == nil {
+// Begin returns a Recorder that replaces the steps; nil if s is nil. Amounts are in units of millicores or bytes.
+func (s *Steps) Begin(unit float64) *Recorder {
+	if s == nil {
 		return nil
 	}
-	return [...]*Steps{Target: &d.Target, Lower: &d.Lower, Upper: &d.Upper}[of]
+	*s = nil
+	return &Recorder{steps: s, unit: unit}
 }
 
-// Begin returns a Recorder that replaces the steps of an amount; nil if d is nil. Amounts are in units of millicores or bytes.
-func (d *Derivation) Begin(of Bound, unit float64) *Recorder {
-	to := d.steps(of)
-	if to == nil {
+// Continue returns a Recorder that appends to the steps, nil if there are none.
+func (s *Steps) Continue() *Recorder {
+	if s == nil || len(*s) == 0 {
 		return nil
 	}
-	*to = nil
-	return &Recorder{steps: to, unit: unit}
-}
-
-// Continue returns a Recorder that appends to the steps of an amount, nil if there are none.
-func (d *Derivation) Continue(of Bound) *Recorder {
-	to := d.steps(of)
-	if to == nil || len(*to) == 0 {
-		return nil
-	}
-	return &Recorder{steps: to, unit: 1}
+	return &Recorder{steps: s, unit: 1}
 }
 
 // linear appends a step on the linear scale from one amount to another, which it returns. Without a recorder it only returns it.
@@ -196,11 +176,6 @@ func (r *Recorder) RaiseWhole(name StepName, v, least int64) int64 {
 // LowerWhole lowers a whole amount to at most another one.
 func (r *Recorder) LowerWhole(name StepName, v, most int64) int64 {
 	return r.integral(name, Min, v, most, min(v, most))
-}
-
-// Scale multiplies a whole amount and truncates the result.
-func (r *Recorder) Scale(name StepName, v int64, factor float64) int64 {
-	return r.Truncate(r.Multiply(name, float64(v), factor))
 }
 
 // RoundUp rounds up to a multiple of a unit.

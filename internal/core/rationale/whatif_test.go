@@ -312,7 +312,7 @@ func TestWhy_anyWorkload_leadsFromTheHistoryToTheSize(t *testing.T) {
 		before := states(s)
 		why := WhyOf(&s.Sizing)
 		want := policy.Cap(s.Autoscaler, recommend.Workload(s.Profile.Params, s.Profile.Estimator, s.store, s.Autoscaler, cart, s.Now), s.Global, cluster.NodeShare{})
-		_, records := recommend.Explain(s.Profile.Params, s.Profile.Estimator, s.Histories, s.Autoscaler, s.Now)
+		estimates, _ := recommend.Explain(s.Profile.Params, s.Profile.Estimator, s.Histories, s.Autoscaler, s.Now)
 		sizes := 0
 		for i, advice := range want {
 			for _, res := range cluster.All {
@@ -323,10 +323,9 @@ func TestWhy_anyWorkload_leadsFromTheHistoryToTheSize(t *testing.T) {
 						t.Fatalf("%+v, want %+v", w, advice)
 					}
 					checkWhy(t, w)
-					d := records[i].Of(res)
-					lower, upper := d.Lower[len(d.Lower)-1].Result, d.Upper[len(d.Upper)-1].Result
-					if lower > float64(w.Estimate) || upper < float64(w.Estimate) || lower <= 0 {
-						t.Fatalf("the steps of the range lead to %g and %g around %d", lower, upper, w.Estimate)
+					lower, upper := estimates[i].Lower.Amount(res), estimates[i].Upper.Amount(res)
+					if lower > w.Estimate || upper < w.Estimate || lower <= 0 {
+						t.Fatalf("the range is %d to %d around %d", lower, upper, w.Estimate)
 					}
 				}
 			}

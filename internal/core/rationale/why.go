@@ -168,7 +168,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			}
 			w := Why{
 				Container: c.Container, Resource: res, Profile: p.Name, Node: p.Node,
-				Steps: records[i].Of(res).Target, Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
+				Steps: *records[i].Of(res), Estimate: advice[i].Target.Amount(res), Bounds: boundsFor(bounds[i], res),
 				Range: Range{Lower: c.Lower.Amount(res), Target: target, Upper: c.Upper.Amount(res)}, Published: Published{Target: target},
 			}
 			w.Horizontal, w.Metric = policy.HorizontalOf(a, c.Container, res)

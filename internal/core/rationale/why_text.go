@@ -241,10 +241,7 @@ var stepTexts = map[derivation.StepName]stepText{
 		return "by run, " + percent(s.Evidence.Share) + " of the runs used at most this", "the last " + plural(float64(s.Evidence.Samples), "run") + " that were measured"
 	},
 	derivation.StepSafetyMargin: texts("safety margin of {margin}", ""),
-	derivation.StepConfidence:   texts("{days} days of history", "little history widens the range"),
 	derivation.StepFloor:        texts("minimum for each container", ""),
-	derivation.StepBand:         texts("range around the target", "pods within it are not changed"),
-	derivation.StepTarget:       texts("the target", ""),
 	derivation.StepBusy:         texts("{share} of busy-hour samples are below", "{time slot}"),
 	derivation.StepBusyWindow:   texts("at most the peak of {n hours}", "usage has long idle periods"),
 	derivation.StepStartup:      texts("samples just after container starts", "few containers run longer"),

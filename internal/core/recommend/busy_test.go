@@ -162,8 +162,8 @@ func TestBusyHours_firstMinutesOfAWorkload_countUntilThereAreOthers(t *testing.T
 	}
 	var record derivation.Record
 	b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
-	if want := b.estimate().Target.CPU; !steptest.LeadTo(want, record.CPU.Target) {
-		t.Errorf("the steps do not lead to %dm: %+v", want, record.CPU.Target)
+	if want := b.estimate().Target.CPU; !steptest.LeadTo(want, record.CPU) {
+		t.Errorf("the steps do not lead to %dm: %+v", want, record.CPU)
 	}
 	b.minutely(2*time.Hour, day, func(time.Duration) float64 { return 0.2 })
 	if got := b.estimate().Target.CPU; got > 300 {

@@ -49,7 +49,7 @@ func TestExplain_lowHours_leadToTheLowerRequest(t *testing.T) {
 				continue
 			}
 			checked[x.r]++
-			steps := record.Of(x.r).Target
+			steps := *record.Of(x.r)
 			if !steptest.LeadTo(e.Target.Amount(x.r), steps) || steps[0].Name != derivation.StepLowHours {
 				t.Fatalf("%s: %+v", x.r, steps)
 			}
@@ -73,9 +73,9 @@ func TestExplain_lowHours_areNotAboveTheUsualLevel(t *testing.T) {
 		"cpu":    func(to *derivation.Recorder) { m.lowCPU(int(b.now.Unix()/3600), 0.01, 0.01, to) },
 		"memory": func(to *derivation.Recorder) { m.lowMemory(1e6, b.now.Unix(), to) },
 	} {
-		var got derivation.Derivation
-		steps(got.Begin(derivation.Target, 1))
-		last := got.Target[len(got.Target)-1]
+		var got derivation.Steps
+		steps(got.Begin(1))
+		last := got[len(got)-1]
 		if last.Name != derivation.StepUsual || !last.Changed {
 			t.Errorf("%s: the last step is %+v", name, last)
 		}

@@ -36,8 +36,8 @@ func TestExplain_criticalityOfTheWorkload_isTheFactor(t *testing.T) {
 	target := func(d criticality.Declared) (int64, derivation.Evidence) {
 		p := b.p.For(d, fleet.NodeSizes{})
 		advice, records := Explain(p.Params, p.Estimator, b.book.All(cart), &cluster.Autoscaler{Target: cart}, b.now)
-		i := slices.IndexFunc(records[0].CPU.Target, func(s derivation.Step) bool { return s.Name == derivation.StepFactor })
-		return advice[0].Target.CPU, records[0].CPU.Target[i].Evidence
+		i := slices.IndexFunc(records[0].CPU, func(s derivation.Step) bool { return s.Name == derivation.StepFactor })
+		return advice[0].Target.CPU, records[0].CPU[i].Evidence
 	}
 	usual, _ := target(criticality.Declared{})
 	for _, k := range []float64{1, 1.5, 2, 3} {

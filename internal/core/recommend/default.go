@@ -41,12 +41,11 @@ func (d *byPercentile) Estimate(s *usage.ContainerHistory, floor cluster.Resourc
 
 // byResource is what the estimate of one resource is computed from.
 type byResource struct {
-	resource   cluster.Resource
-	h          *histogram.Histogram
-	at         Percentiles
-	unit       float64 // of the estimate, in the unit of the histogram
-	seen       usage.Span
-	confidence float64
+	resource cluster.Resource
+	h        *histogram.Histogram
+	at       Percentiles
+	unit     float64 // of the estimate, in the unit of the histogram
+	seen     usage.Span
 }
 
 // estimate sets one resource of an estimate, if it has samples. interval is the time after which the confidence is 1.
@@ -54,22 +53,15 @@ func (d *byPercentile) estimate(out *cluster.Estimate, x *byResource, interval t
 	if x.h.IsEmpty() {
 		return
 	}
-	x.confidence = confidence(x.seen, interval)
-	to := record.Of(x.resource)
 	least := floor.Amount(x.resource)
-	steps := to.Begin(derivation.Target, x.unit)
+	steps := record.Of(x.resource).Begin(x.unit)
 	target := steps.RaiseWhole(derivation.StepFloor, d.withMargin(x, x.at.Target, steps), least)
+	c := confidence(x.seen, interval)
+	lower := scaled(d.withMargin(x, x.at.Lower, nil), math.Pow(1+0.001/c, -2))
+	upper := scaled(d.withMargin(x, x.at.Upper, nil), 1+1/c)
 	out.Target = out.Target.Set(x.resource, target)
-
-	steps = to.Begin(derivation.Lower, x.unit)
-	lower := x.widened(d.withMargin(x, x.at.Lower, steps), math.Pow(1+0.001/x.confidence, -2), steps)
-	lower = steps.LowerWhole(derivation.StepTarget, steps.RaiseWhole(derivation.StepFloor, lower, least), target)
-	out.Lower = out.Lower.Set(x.resource, lower)
-
-	steps = to.Begin(derivation.Upper, x.unit)
-	upper := x.widened(d.withMargin(x, x.at.Upper, steps), 1+1/x.confidence, steps)
-	upper = steps.RaiseWhole(derivation.StepTarget, steps.RaiseWhole(derivation.StepFloor, upper, least), target)
-	out.Upper = out.Upper.Set(x.resource, upper)
+	out.Lower = out.Lower.Set(x.resource, min(max(lower, least), target))
+	out.Upper = out.Upper.Set(x.resource, max(upper, least, target))
 }
 
 // withMargin returns a percentile with the margin. It truncates to whole units after each step.
@@ -84,15 +76,6 @@ func (d *byPercentile) withMargin(x *byResource, share float64, to *derivation.R
 		to.Evidence().Margin = d.p.Margin
 	}
 	return with
-}
-
-// widened multiplies a bound by a factor that depends on the confidence.
-func (x *byResource) widened(v int64, factor float64, to *derivation.Recorder) int64 {
-	v = to.Scale(derivation.StepConfidence, v, factor)
-	if to != nil {
-		to.EvidenceBefore(1).Days = x.confidence
-	}
-	return v
 }
 
 // confidence returns the amount of history in days (or intervals) of one sample a minute.

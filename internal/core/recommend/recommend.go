@@ -47,7 +47,7 @@ func (e byModelState) String() string { return fmt.Sprintf("%+v", e.algorithm) }
 func (e byModelState) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate {
 	var estimate cluster.Estimate
 	for _, r := range cluster.All {
-		steps := to.Of(r).Begin(derivation.Target, cluster.Pick(r, 1000.0, 1))
+		steps := to.Of(r).Begin(cluster.Pick(r, 1000.0, 1))
 		if amount := e.Amount(s.Extension(), r, now, steps); amount > 0 {
 			least := floor.Amount(r)
 			estimate = withBand(estimate, r, steps.RaiseWhole(derivation.StepFloor, amount, least), least, to.Of(r))
@@ -63,23 +63,20 @@ const (
 	upperBand = 1.08
 )
 
-// withBand sets the target of a resource and bounds around it, not below the floor.
-//
-// It appends to the steps of the target, and sets the steps of the bounds.
-func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *derivation.Derivation) cluster.Estimate {
+// withBand sets the target of a resource and bounds around it, not below the floor. It appends to the steps of the target.
+func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *derivation.Steps) cluster.Estimate {
 	if r == cluster.CPU {
-		steps := to.Continue(derivation.Target)
+		steps := to.Continue()
 		target = steps.RaiseWhole(derivation.StepFloor, steps.LowerWhole(derivation.StepMaximum, target, mostMillicores), floor)
 	}
-	lower := to.Begin(derivation.Lower, 1)
-	upper := to.Begin(derivation.Upper, 1)
-	least := lower.Scale(derivation.StepBand, lower.Whole(derivation.StepTarget, target), lowerBand)
-	most := upper.Scale(derivation.StepBand, upper.Whole(derivation.StepTarget, target), upperBand)
 	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, lower.RaiseWhole(derivation.StepFloor, least, min(target, floor)))
-	e.Upper = e.Upper.Set(r, upper.RaiseWhole(derivation.StepTarget, most, target))
+	e.Lower = e.Lower.Set(r, max(scaled(target, lowerBand), min(target, floor)))
+	e.Upper = e.Upper.Set(r, max(scaled(target, upperBand), target))
 	return e
 }
+
+// scaled multiplies an amount by a factor and truncates the result.
+func scaled(v int64, factor float64) int64 { return derivation.Whole(float64(v) * factor) }
 
 // Params are the parameters that all estimators share. DefaultParams returns upstream's values.
 type Params struct {
@@ -126,7 +123,7 @@ func (p Params) Floor(n int) cluster.Resources {
 	)
 }
 
-// round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require. cpu and memory record the steps.
+// round rounds amounts up, as RoundMillicores, RoundBytes and Humanize require. cpu and memory record the steps, unless they are nil.
 func (p *Params) round(r cluster.Resources, cpu, memory *derivation.Recorder) cluster.Resources {
 	r.CPU = cpu.RoundUp(r.CPU, p.RoundMillicores)
 	r.Memory = memory.RoundUp(r.Memory, p.RoundBytes)
@@ -208,11 +205,9 @@ func (p *Params) finish(e cluster.Estimate, controls cluster.Set, to *derivation
 	if to != nil {
 		to.Only(controls)
 	}
-	cpu := to.Of(cluster.CPU)
-	memory := to.Of(cluster.Memory)
-	e.Lower = p.round(e.Lower.Only(controls), cpu.Continue(derivation.Lower), memory.Continue(derivation.Lower))
-	e.Target = p.round(e.Target.Only(controls), cpu.Continue(derivation.Target), memory.Continue(derivation.Target))
-	e.Upper = p.round(e.Upper.Only(controls), cpu.Continue(derivation.Upper), memory.Continue(derivation.Upper))
+	e.Lower = p.round(e.Lower.Only(controls), nil, nil)
+	e.Target = p.round(e.Target.Only(controls), to.Of(cluster.CPU).Continue(), to.Of(cluster.Memory).Continue())
+	e.Upper = p.round(e.Upper.Only(controls), nil, nil)
 	return e
 }
 

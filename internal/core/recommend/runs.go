@@ -38,8 +38,7 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		if n < runs.Least && !(init && isKilled) {
 			continue
 		}
-		to := record.Of(res)
-		steps := to.Begin(derivation.Target, 1)
+		steps := record.Of(res).Begin(1)
 		base := steps.Whole(derivation.StepRuns, used)
 		if steps != nil {
 			*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
@@ -58,10 +57,10 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		e.Target = e.Target.Set(res, target)
 		lower, upper := target, target
 		if v, ok := e.Lower.Get(res); ok {
-			lower = to.Continue(derivation.Lower).LowerWhole(derivation.StepTarget, v, target)
+			lower = min(v, target)
 		}
 		if v, ok := e.Upper.Get(res); ok {
-			upper = to.Continue(derivation.Upper).RaiseWhole(derivation.StepTarget, v, target)
+			upper = max(v, target)
 		}
 		if !init || isKilled {
 			e.Lower = e.Lower.Set(res, lower)

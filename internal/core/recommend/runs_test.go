@@ -44,7 +44,7 @@ func TestByRuns_oneShortRunNeedsMuch_targetIsEnoughForIt(t *testing.T) {
 		}
 		_, records := Explain(DefaultParams(), Default(DefaultParams()), book.All(w), a, at)
 		for _, res := range cluster.All {
-			steps := records[0].Of(res).Target
+			steps := *records[0].Of(res)
 			if last := steps[len(steps)-1].Result; int64(last) != advice[0].Target.Amount(res) {
 				t.Errorf("%s: the steps lead to %v %s, and the target is %d", kind, last, res, advice[0].Target.Amount(res))
 			}
@@ -135,7 +135,7 @@ func TestInitContainers_threeRuns_targetIsTheHighestAndNotSharedWithOthers(t *te
 		if got := advice[0]; got.Container != "migrate" || got.Target.Memory < 574<<20 || got.Target.Memory > 576<<20 || got.Target.CPU != 230 || !got.Lower.Has.Empty() {
 			t.Errorf("recommendation %+v, want 575 MiB and 230m without lower bounds", got)
 		}
-		if steps := records[0].Of(cluster.Memory).Target; steps[0].Evidence.Samples != 3 {
+		if steps := *records[0].Of(cluster.Memory); steps[0].Evidence.Samples != 3 {
 			t.Errorf("steps %+v, want those of 3 runs", steps)
 		}
 		off := &cluster.Autoscaler{Policies: []cluster.ContainerPolicy{{Container: "migrate", Off: true}}}

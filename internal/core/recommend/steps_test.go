@@ -48,24 +48,17 @@ func explainedProfiles() []Profile {
 		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), labelled)
 }
 
-func checkSteps(t *rapid.T, name string, what string, r cluster.Resource, steps derivation.Steps, amounts cluster.Resources) {
-	t.Helper()
-	want, ok := amounts.Get(r)
-	if ok != (len(steps) > 0) {
-		t.Fatalf("%s: %s of %s is set: %v, and has %d steps", name, what, r, ok, len(steps))
-	}
-	if !steptest.LeadTo(want, steps) {
-		t.Fatalf("%s: the steps of the %s of %s do not lead to %d: %+v", name, what, r, want, steps)
-	}
-}
-
 func checkRecord(t *rapid.T, name string, e cluster.Estimate, record *derivation.Record) {
 	t.Helper()
 	for _, r := range cluster.All {
-		d := record.Of(r)
-		checkSteps(t, name, "target", r, d.Target, e.Target)
-		checkSteps(t, name, "lower bound", r, d.Lower, e.Lower)
-		checkSteps(t, name, "upper bound", r, d.Upper, e.Upper)
+		steps := *record.Of(r)
+		want, ok := e.Target.Get(r)
+		if ok != (len(steps) > 0) {
+			t.Fatalf("%s: the target of %s is set: %v, and has %d steps", name, r, ok, len(steps))
+		}
+		if !steptest.LeadTo(want, steps) {
+			t.Fatalf("%s: the steps of the target of %s do not lead to %d: %+v", name, r, want, steps)
+		}
 	}
 }
 
@@ -137,14 +130,14 @@ func TestExplain_requestJustChanged_isNotKept(t *testing.T) {
 					return 0, false
 				}
 				if h := &memo.memory; h.level != memory && !h.inLow {
-					if _, found := kept(record.Memory.Target); found {
-						t.Fatalf("%s: memory was decided now and is kept: %+v", p.Name, record.Memory.Target)
+					if _, found := kept(record.Memory); found {
+						t.Fatalf("%s: memory was decided now and is kept: %+v", p.Name, record.Memory)
 					}
 				}
 				if h := &memo.cpu; h.level != cpu && !h.inLow {
 					// Usage above the request raises the request by more than the peak does. This is not part of the model state.
-					if want, found := kept(record.CPU.Target); found && want >= 1000*h.level {
-						t.Fatalf("%s: CPU was decided now and is kept: %+v", p.Name, record.CPU.Target)
+					if want, found := kept(record.CPU); found && want >= 1000*h.level {
+						t.Fatalf("%s: CPU was decided now and is kept: %+v", p.Name, record.CPU)
 					}
 				}
 			}
@@ -187,7 +180,7 @@ func TestExplain_exampleOfTheDocs_hasItsFactorsAndTimes(t *testing.T) {
 	m.decideMemory(b.now.Unix(), false)
 	var record derivation.Record
 	e := b.p.Estimate(b.book.Series(cart, "app"), cluster.Resources{}, b.now, &record)
-	steps := record.Memory.Target
+	steps := record.Memory
 	factors := map[derivation.StepName]float64{}
 	for _, s := range steps {
 		if s.Operation == derivation.Multiply {
