@@ -111,7 +111,7 @@ func (y *crashCluster) step(now time.Time) {
 		y.autoscalers = []*cluster.Autoscaler{&a}
 	}
 	y.budgets = []cluster.DisruptionBudget{{
-		Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}},
+		Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Values: []string{"web"}}}},
 		Healthy: healthy, Desired: y.desired, Current: true,
 	}}
 }

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,11 +26,17 @@ type Selector struct {
 	None         bool // selects no pod: the object has no selector, or an invalid one
 }
 
-// A Requirement is a condition on one label.
+// Matches reports whether the selector selects a pod with the given labels, each as "key=value", sorted.
+func (s Selector) Matches(labels []string) bool {
+	return !s.None && !slices.ContainsFunc(s.Requirements, func(r Requirement) bool { return !r.holds("", labels) })
+}
+
+// A Requirement is a condition on one label of a pod or a node, or on the name of a node.
 type Requirement struct {
-	Key    string
+	Prefix string // the key of the label and "="; "" for the name of the node
 	Op     SelectorOp
 	Values []string // for In and NotIn
+	Bound  int64    // for Above and Below
 }
 
 // A SelectorOp is an operator of a label selector or of a node affinity.
@@ -41,40 +48,36 @@ const (
 	NotIn
 	Exists
 	DoesNotExist
-	Above // the value is an integer greater than NodeRequirement.Bound (Gt)
-	Below // the value is an integer less than NodeRequirement.Bound (Lt)
+	Above // the value is an integer greater than Requirement.Bound (Gt)
+	Below // the value is an integer less than Requirement.Bound (Lt)
 )
 
-// holds reports whether an operator other than Above and Below holds for the value of a label, if that exists.
-func (op SelectorOp) holds(value string, exists bool, values []string) bool {
-	switch op {
+// holds reports whether an object with a name and labels, each as "key=value", sorted, meets the requirement.
+func (r *Requirement) holds(name string, labels []string) bool {
+	value, exists := name, true
+	if r.Prefix != "" {
+		value, exists = valueOf(labels, r.Prefix)
+	}
+	switch r.Op {
 	case In:
-		return exists && slices.Contains(values, value)
+		return exists && slices.Contains(r.Values, value)
 	case NotIn:
-		return !exists || !slices.Contains(values, value)
+		return !exists || !slices.Contains(r.Values, value)
 	case Exists:
 		return exists
 	case DoesNotExist:
 		return !exists
 	case Above, Below:
 	}
-	return false
+	v, err := strconv.ParseInt(value, 10, 64)
+	return exists && err == nil && (r.Op == Above && v > r.Bound || r.Op == Below && v < r.Bound)
 }
 
-// Matches reports whether the selector selects a pod with the given labels, each as "key=value".
-func (s Selector) Matches(labels []string) bool {
-	if s.None {
-		return false
+// valueOf returns the value of the label that begins with a prefix, which ends with "=".
+func valueOf(labels []string, prefix string) (value string, exists bool) {
+	i, _ := slices.BinarySearch(labels, prefix)
+	if i == len(labels) {
+		return "", false
 	}
-	return !slices.ContainsFunc(s.Requirements, func(r Requirement) bool { return !r.holds(labels) })
-}
-
-func (r Requirement) holds(labels []string) bool {
-	value, exists := "", false
-	for _, label := range labels {
-		if key, v, _ := strings.Cut(label, "="); key == r.Key {
-			value, exists = v, true
-		}
-	}
-	return r.Op.holds(value, exists, r.Values)
+	return strings.CutPrefix(labels[i], prefix)
 }

@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -28,15 +27,7 @@ func (s NodeSelector) OnlyNode() string {
 }
 
 // A NodeTerm holds for a node if all of its requirements hold. Without requirements it holds for no node.
-type NodeTerm []NodeRequirement
-
-// A NodeRequirement is a condition on one label of a node, or on its name.
-type NodeRequirement struct {
-	Prefix string // the key of the label and "="; "" for the name of the node
-	Op     SelectorOp
-	Values []string // for In and NotIn
-	Bound  int64    // for Above and Below
-}
+type NodeTerm []Requirement
 
 // Matches reports whether a node is selected.
 func (n *Node) Matches(s NodeSelector) bool {
@@ -49,29 +40,7 @@ func (n *Node) Matches(s NodeSelector) bool {
 }
 
 func (n *Node) meets(t NodeTerm) bool {
-	return len(t) > 0 && !slices.ContainsFunc(t, func(r NodeRequirement) bool { return !r.holds(n) })
-}
-
-func (r *NodeRequirement) holds(n *Node) bool {
-	value := n.Name
-	exists := true
-	if r.Prefix != "" {
-		value, exists = n.label(r.Prefix)
-	}
-	if r.Op != Above && r.Op != Below {
-		return r.Op.holds(value, exists, r.Values)
-	}
-	v, err := strconv.ParseInt(value, 10, 64)
-	return exists && err == nil && (r.Op == Above && v > r.Bound || r.Op == Below && v < r.Bound)
-}
-
-// label returns the value of the label that begins with a prefix, which ends with "=".
-func (n *Node) label(prefix string) (value string, exists bool) {
-	i, _ := slices.BinarySearch(n.Labels, prefix)
-	if i == len(n.Labels) {
-		return "", false
-	}
-	return strings.CutPrefix(n.Labels[i], prefix)
+	return len(t) > 0 && !slices.ContainsFunc(t, func(r Requirement) bool { return !r.holds(n.Name, n.Labels) })
 }
 
 // A Taint keeps pods that do not tolerate it off a node. Only taints with the effect NoSchedule or NoExecute count.
@@ -153,10 +122,11 @@ func (n *Node) Pool() (name, label string) {
 
 // Label returns the value of a label, "" if the node does not have it.
 func (n *Node) Label(key string) string {
-	if value, exists := n.label(key + "="); exists {
-		return value
+	value, exists := valueOf(n.Labels, key+"=")
+	if !exists {
+		return ""
 	}
-	return ""
+	return value
 }
 
 // Role returns the first role of the node by name, such as control-plane or worker, and its label. Both are "" if it has none.

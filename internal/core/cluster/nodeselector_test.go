@@ -7,9 +7,9 @@ import "testing"
 
 func TestNode_selector_matchesAsTheSchedulerDoes(t *testing.T) {
 	n := &Node{Name: "n1", Labels: []string{"a-b=3", "a=1", "empty=", "size=16", "zone=x"}}
-	one := func(r NodeRequirement) NodeSelector { return NodeSelector{Terms: []NodeTerm{{r}}} }
-	in := func(prefix string, values ...string) NodeRequirement {
-		return NodeRequirement{Prefix: prefix, Values: values}
+	one := func(r Requirement) NodeSelector { return NodeSelector{Terms: []NodeTerm{{r}}} }
+	in := func(prefix string, values ...string) Requirement {
+		return Requirement{Prefix: prefix, Values: values}
 	}
 	for name, c := range map[string]struct {
 		s    NodeSelector
@@ -22,23 +22,23 @@ func TestNode_selector_matchesAsTheSchedulerDoes(t *testing.T) {
 		"In, other values":             {one(in("zone=", "y")), false},
 		"In, label is missing":         {one(in("b=", "")), false},
 		"In, empty value":              {one(in("empty=", "")), true},
-		"NotIn":                        {one(NodeRequirement{Prefix: "zone=", Op: NotIn, Values: []string{"y"}}), true},
-		"NotIn, has the value":         {one(NodeRequirement{Prefix: "zone=", Op: NotIn, Values: []string{"x"}}), false},
-		"NotIn, label is missing":      {one(NodeRequirement{Prefix: "zzz=", Op: NotIn, Values: []string{"x"}}), true},
-		"Exists":                       {one(NodeRequirement{Prefix: "empty=", Op: Exists}), true},
-		"Exists, prefix of a label":    {one(NodeRequirement{Prefix: "zon=", Op: Exists}), false},
-		"Exists, key that sorts first": {one(NodeRequirement{Prefix: "a=", Op: Exists}), true},
-		"DoesNotExist":                 {one(NodeRequirement{Prefix: "b=", Op: DoesNotExist}), true},
-		"DoesNotExist, exists":         {one(NodeRequirement{Prefix: "a-b=", Op: DoesNotExist}), false},
-		"Gt":                           {one(NodeRequirement{Prefix: "size=", Op: Above, Bound: 15}), true},
-		"Gt, equal":                    {one(NodeRequirement{Prefix: "size=", Op: Above, Bound: 16}), false},
-		"Lt":                           {one(NodeRequirement{Prefix: "size=", Op: Below, Bound: 17}), true},
-		"Lt, equal":                    {one(NodeRequirement{Prefix: "size=", Op: Below, Bound: 16}), false},
-		"Lt, no number":                {one(NodeRequirement{Prefix: "zone=", Op: Below, Bound: 17}), false},
-		"Lt, label is missing":         {one(NodeRequirement{Prefix: "b=", Op: Below, Bound: 17}), false},
+		"NotIn":                        {one(Requirement{Prefix: "zone=", Op: NotIn, Values: []string{"y"}}), true},
+		"NotIn, has the value":         {one(Requirement{Prefix: "zone=", Op: NotIn, Values: []string{"x"}}), false},
+		"NotIn, label is missing":      {one(Requirement{Prefix: "zzz=", Op: NotIn, Values: []string{"x"}}), true},
+		"Exists":                       {one(Requirement{Prefix: "empty=", Op: Exists}), true},
+		"Exists, prefix of a label":    {one(Requirement{Prefix: "zon=", Op: Exists}), false},
+		"Exists, key that sorts first": {one(Requirement{Prefix: "a=", Op: Exists}), true},
+		"DoesNotExist":                 {one(Requirement{Prefix: "b=", Op: DoesNotExist}), true},
+		"DoesNotExist, exists":         {one(Requirement{Prefix: "a-b=", Op: DoesNotExist}), false},
+		"Gt":                           {one(Requirement{Prefix: "size=", Op: Above, Bound: 15}), true},
+		"Gt, equal":                    {one(Requirement{Prefix: "size=", Op: Above, Bound: 16}), false},
+		"Lt":                           {one(Requirement{Prefix: "size=", Op: Below, Bound: 17}), true},
+		"Lt, equal":                    {one(Requirement{Prefix: "size=", Op: Below, Bound: 16}), false},
+		"Lt, no number":                {one(Requirement{Prefix: "zone=", Op: Below, Bound: 17}), false},
+		"Lt, label is missing":         {one(Requirement{Prefix: "b=", Op: Below, Bound: 17}), false},
 		"name":                         {one(in("", "n1")), true},
 		"another name":                 {one(in("", "n2")), false},
-		"not this name":                {one(NodeRequirement{Op: NotIn, Values: []string{"n1"}}), false},
+		"not this name":                {one(Requirement{Op: NotIn, Values: []string{"n1"}}), false},
 		"all requirements of a term":   {NodeSelector{Terms: []NodeTerm{{in("a=", "1"), in("zone=", "y")}}}, false},
 		"one of two terms":             {NodeSelector{Terms: []NodeTerm{{in("zone=", "y")}, {in("a=", "1"), in("zone=", "x")}}}, true},
 		"only an empty term":           {NodeSelector{Terms: []NodeTerm{{}}}, false},

@@ -93,7 +93,7 @@ func (in *Input) oomKilled(i, kills int, at time.Time) {
 func (in *Input) protect(healthy, desired int32) {
 	in.Disruption = append(in.Disruption, cluster.DisruptionBudget{
 		Name: "cart", Healthy: healthy, Desired: desired, Current: true,
-		Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Op: cluster.In, Values: []string{"cart"}}}},
+		Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Op: cluster.In, Values: []string{"cart"}}}},
 	})
 }
 

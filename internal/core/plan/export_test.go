@@ -92,7 +92,7 @@ func drawCrashes(t *rapid.T) (World, Budget) {
 			}
 		}
 		w.Budgets[g.Autoscaler.Namespace] = []cluster.DisruptionBudget{{
-			Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}},
+			Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Values: []string{"web"}}}},
 			Healthy: 0, Desired: int32(rapid.IntRange(1, 3).Draw(t, "desired")), Current: true,
 		}}
 	}

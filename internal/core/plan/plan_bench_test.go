@@ -99,7 +99,7 @@ func BenchmarkPlan_manyOOMKilledPods(b *testing.B) {
 			}
 			w.Ledger.Done(noon.Add(-10*time.Minute), ledger.Attempt{Pod: &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "gone"}, UID: "gone", Top: a.Target, Controller: a.Target}, Autoscaler: a.Key, Do: decision.Delete, Memory: 1 << 20})
 			w.Budgets = map[string][]cluster.DisruptionBudget{"shop": {{
-				Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}}, Healthy: 0, Desired: int32(n + 1), Current: true,
+				Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Values: []string{"web"}}}}, Healthy: 0, Desired: int32(n + 1), Current: true,
 			}}}
 			budget := DefaultBudget()
 			budget.Rescue = rescue.ByDeletion

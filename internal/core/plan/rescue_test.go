@@ -54,7 +54,7 @@ func TestPlan_oneOfTwoNewPodsIsReady_nextDeletionWaits(t *testing.T) {
 		}
 		w.Scales[killed.Controller] = cluster.Scale{Known: true, Replicas: int32(len(w.Governed[0].Pods))}
 		w.Budgets = map[string][]cluster.DisruptionBudget{killed.Namespace: {{
-			Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}}}, Healthy: 1, Desired: 2, Current: true,
+			Name: "web", Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Values: []string{"web"}}}}, Healthy: 1, Desired: 2, Current: true,
 		}}}
 		for _, d := range Plan(noon, w, b) {
 			if d.Pod == killed && d.Do != tt.want {

@@ -766,7 +766,7 @@ func (s *script) setPDB(f []string) error {
 			return fmt.Errorf("no option %q", option)
 		}
 	}
-	b.Selector.Requirements = []cluster.Requirement{{Key: "app", Values: []string{app}}}
+	b.Selector.Requirements = []cluster.Requirement{{Prefix: "app=", Values: []string{app}}}
 	s.budgets[key.Namespace] = append(slices.DeleteFunc(s.budgets[key.Namespace], func(o cluster.DisruptionBudget) bool { return o.Name == key.Name }), b)
 	return errors.Join(err, err2)
 }

@@ -33,7 +33,7 @@ func bookOf(pods []*cluster.Pod, budgets ...cluster.DisruptionBudget) *Book {
 
 // budgetOf returns a disruption budget that selects the pods of a workload and wants more healthy pods than there are.
 func budgetOf(name, app string, healthy, desired int32) cluster.DisruptionBudget {
-	selector := cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Op: cluster.In, Values: []string{app}}}}
+	selector := cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Op: cluster.In, Values: []string{app}}}}
 	return cluster.DisruptionBudget{Name: name, Selector: selector, Healthy: healthy, Desired: desired, Current: true}
 }
 

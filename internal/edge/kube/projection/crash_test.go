@@ -87,7 +87,7 @@ func TestDisruptionBudget_specAndStatus_areKept(t *testing.T) {
 		"matchExpressions":[{"key":"tier","operator":"NotIn","values":["back"]}]}},"status":{"observedGeneration":2,"currentHealthy":1,"desiredHealthy":2}}`)
 	want := cluster.DisruptionBudget{
 		Name: "web", Healthy: 1, Desired: 2, AlwaysAllow: true, Current: true,
-		Selector: cluster.Selector{Requirements: []cluster.Requirement{{Key: "app", Values: []string{"web"}}, {Key: "tier", Op: cluster.NotIn, Values: []string{"back"}}}},
+		Selector: cluster.Selector{Requirements: []cluster.Requirement{{Prefix: "app=", Values: []string{"web"}}, {Prefix: "tier=", Op: cluster.NotIn, Values: []string{"back"}}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -95,8 +95,8 @@ func TestDisruptionBudget_specAndStatus_areKept(t *testing.T) {
 	if b := read(`{"metadata":{"generation":3},"spec":{"selector":{}},"status":{"observedGeneration":2}}`); b.Current || !b.Selector.Matches(nil) {
 		t.Errorf("with an empty selector and an old status: %+v", b)
 	}
-	for _, spec := range []string{`{}`, `{"selector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`} {
-		if b := read(`{"spec":` + spec + `}`); b.Selector.Matches([]string{"a=b"}) {
+	for _, spec := range []string{`{}`, `{"selector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, `{"selector":{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}}`} {
+		if b := read(`{"spec":` + spec + `}`); b.Selector.Matches([]string{"a=2"}) {
 			t.Errorf("%s selects pods", spec)
 		}
 	}

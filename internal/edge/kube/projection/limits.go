@@ -177,11 +177,6 @@ func DisruptionBudget(b *policyv1.PodDisruptionBudget, in *Interner) cluster.Dis
 	}
 }
 
-var selectorOps = map[metav1.LabelSelectorOperator]cluster.SelectorOp{
-	metav1.LabelSelectorOpIn: cluster.In, metav1.LabelSelectorOpNotIn: cluster.NotIn,
-	metav1.LabelSelectorOpExists: cluster.Exists, metav1.LabelSelectorOpDoesNotExist: cluster.DoesNotExist,
-}
-
 // selectorOf returns the projection of a label selector. An absent selector selects no pod, an empty one selects all.
 func selectorOf(s *metav1.LabelSelector, in *Interner) cluster.Selector {
 	if s == nil {
@@ -189,17 +184,13 @@ func selectorOf(s *metav1.LabelSelector, in *Interner) cluster.Selector {
 	}
 	var out cluster.Selector
 	for k, v := range s.MatchLabels {
-		out.Requirements = append(out.Requirements, cluster.Requirement{Key: in.String(k), Values: []string{in.String(v)}})
+		out.Requirements = append(out.Requirements, cluster.Requirement{Prefix: in.String(k + "="), Values: []string{in.String(v)}})
 	}
 	for i := range s.MatchExpressions {
 		e := &s.MatchExpressions[i]
-		op, known := selectorOps[e.Operator]
-		if !known {
+		r, known := requirement(e.Key+"=", string(e.Operator), e.Values, in)
+		if !known || r.Op == cluster.Above || r.Op == cluster.Below {
 			return cluster.Selector{None: true}
-		}
-		r := cluster.Requirement{Key: in.String(e.Key), Op: op}
-		for _, v := range e.Values {
-			r.Values = append(r.Values, in.String(v))
 		}
 		out.Requirements = append(out.Requirements, r)
 	}

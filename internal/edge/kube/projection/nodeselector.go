@@ -64,16 +64,17 @@ func nodeTerms(all []corev1.NodeSelectorTerm, in *Interner) (out []cluster.NodeT
 	for i := range all {
 		term := cluster.NodeTerm{}
 		for j := range all[i].MatchExpressions {
-			r, known := nodeRequirement(&all[i].MatchExpressions[j], in)
+			q := &all[i].MatchExpressions[j]
+			r, known := requirement(q.Key+"=", string(q.Operator), q.Values, in)
 			if !known {
 				return nil, false
 			}
-			r.Prefix = in.String(all[i].MatchExpressions[j].Key + "=")
 			term = append(term, r)
 		}
 		for j := range all[i].MatchFields {
-			r, known := nodeRequirement(&all[i].MatchFields[j], in)
-			if !known || all[i].MatchFields[j].Key != metav1.ObjectNameField {
+			q := &all[i].MatchFields[j]
+			r, known := requirement("", string(q.Operator), q.Values, in)
+			if !known || q.Key != metav1.ObjectNameField {
 				return nil, false
 			}
 			term = append(term, r)
@@ -83,27 +84,29 @@ func nodeTerms(all []corev1.NodeSelectorTerm, in *Interner) (out []cluster.NodeT
 	return out, len(out) > 0
 }
 
-var nodeOps = map[corev1.NodeSelectorOperator]cluster.SelectorOp{
-	corev1.NodeSelectorOpIn: cluster.In, corev1.NodeSelectorOpNotIn: cluster.NotIn,
-	corev1.NodeSelectorOpExists: cluster.Exists, corev1.NodeSelectorOpDoesNotExist: cluster.DoesNotExist,
-	corev1.NodeSelectorOpGt: cluster.Above, corev1.NodeSelectorOpLt: cluster.Below,
+// selectorOps are the operators of node affinities. Those of label selectors have the same names.
+var selectorOps = map[string]cluster.SelectorOp{
+	string(corev1.NodeSelectorOpIn): cluster.In, string(corev1.NodeSelectorOpNotIn): cluster.NotIn,
+	string(corev1.NodeSelectorOpExists): cluster.Exists, string(corev1.NodeSelectorOpDoesNotExist): cluster.DoesNotExist,
+	string(corev1.NodeSelectorOpGt): cluster.Above, string(corev1.NodeSelectorOpLt): cluster.Below,
 }
 
-// nodeRequirement returns the projection of a requirement without its key. It returns false if it is not valid.
-func nodeRequirement(q *corev1.NodeSelectorRequirement, in *Interner) (r cluster.NodeRequirement, ok bool) {
-	r.Op, ok = nodeOps[q.Operator]
+// requirement returns the projection of a requirement of a label selector or a node affinity. It returns false if it is not valid.
+func requirement(prefix, op string, values []string, in *Interner) (r cluster.Requirement, ok bool) {
+	r.Op, ok = selectorOps[op]
 	if !ok {
 		return r, false
 	}
+	r.Prefix = in.String(prefix)
 	if r.Op == cluster.Above || r.Op == cluster.Below {
-		if len(q.Values) != 1 {
+		if len(values) != 1 {
 			return r, false
 		}
-		bound, err := strconv.ParseInt(q.Values[0], 10, 64)
+		bound, err := strconv.ParseInt(values[0], 10, 64)
 		r.Bound = bound
 		return r, err == nil
 	}
-	for _, v := range q.Values {
+	for _, v := range values {
 		r.Values = append(r.Values, in.String(v))
 	}
 	return r, true

@@ -29,7 +29,7 @@ func TestNodeSelector_requiredAffinity_isProjected(t *testing.T) {
 	for i := range many {
 		many[i] = corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpExists}
 	}
-	term := func(all ...cluster.NodeRequirement) *cluster.NodeSelector {
+	term := func(all ...cluster.Requirement) *cluster.NodeSelector {
 		return &cluster.NodeSelector{Terms: []cluster.NodeTerm{all}}
 	}
 	for name, c := range map[string]struct {
@@ -46,13 +46,13 @@ func TestNodeSelector_requiredAffinity_isProjected(t *testing.T) {
 				corev1.NodeSelectorRequirement{Key: "e", Operator: corev1.NodeSelectorOpGt, Values: []string{"3"}},
 				corev1.NodeSelectorRequirement{Key: "f", Operator: corev1.NodeSelectorOpLt, Values: []string{"-4"}},
 			)),
-			term(cluster.NodeRequirement{Prefix: "a=", Values: []string{"x", "y"}}, cluster.NodeRequirement{Prefix: "b=", Op: cluster.NotIn, Values: []string{"x"}},
-				cluster.NodeRequirement{Prefix: "c=", Op: cluster.Exists}, cluster.NodeRequirement{Prefix: "d=", Op: cluster.DoesNotExist},
-				cluster.NodeRequirement{Prefix: "e=", Op: cluster.Above, Bound: 3}, cluster.NodeRequirement{Prefix: "f=", Op: cluster.Below, Bound: -4}),
+			term(cluster.Requirement{Prefix: "a=", Values: []string{"x", "y"}}, cluster.Requirement{Prefix: "b=", Op: cluster.NotIn, Values: []string{"x"}},
+				cluster.Requirement{Prefix: "c=", Op: cluster.Exists}, cluster.Requirement{Prefix: "d=", Op: cluster.DoesNotExist},
+				cluster.Requirement{Prefix: "e=", Op: cluster.Above, Bound: 3}, cluster.Requirement{Prefix: "f=", Op: cluster.Below, Bound: -4}),
 		},
 		"name of a node": {
 			podWithAffinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}),
-			term(cluster.NodeRequirement{Values: []string{"n1"}}),
+			term(cluster.Requirement{Values: []string{"n1"}}),
 		},
 		"two terms, one without requirements": {podWithAffinity(corev1.NodeSelectorTerm{}, expressions(many[0])),
 			&cluster.NodeSelector{Terms: []cluster.NodeTerm{{}, {{Prefix: "a=", Op: cluster.Exists}}}}},
