@@ -417,10 +417,9 @@ func (c *Config) inspect(ctx context.Context, in *explanation.Input, world *watc
 	}
 	in.Disruption, _ = world.DisruptionBudgets(namespace)
 	if len(in.Pods) > 0 {
-		details, err := inspection.Pod(ctx, clients, in.Pods[0].Key)
-		miss(&in.Gaps, "pod templates", err, "The template of the pods was not read (%s).")
-		in.Labels = details.Labels
-		in.Containers = details.Containers
+		labels, err := inspection.Labels(ctx, clients, in.Pods[0].Key)
+		miss(&in.Gaps, "labels of pods", err, "The labels of the pods were not read (%s).")
+		in.Labels = labels
 	}
 	events, err := event.List(ctx, clients, namespace)
 	miss(&in.Gaps, "events", err, "Events were not read (%s).")

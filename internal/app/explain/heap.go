@@ -20,7 +20,7 @@ const heapTimeout = 30 * time.Second
 // readHeaps adds what the Prometheus of the command line or the environment has recorded about the heaps of JVMs.
 func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.Input) {
 	jvms := in.JVMs()
-	if c.prometheus == nil || len(jvms) == 0 || len(in.Pods) == 0 {
+	if c.prometheus == nil || len(jvms) == 0 {
 		return
 	}
 	from, err := c.prometheus.Given()
@@ -39,7 +39,7 @@ func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.I
 			in.Miss("heaps", "The heaps of JVMs were not read ("+oneLine(err)+").")
 			return
 		}
-		cluster.Find(in.Containers, func(of *explanation.Container) bool { return of.Name == name }).Heap = &usage
+		cluster.Put(&in.HeapUsage, name, usage)
 	}
 }
 

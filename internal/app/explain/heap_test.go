@@ -5,8 +5,10 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +47,17 @@ func TestReadHeaps_prometheus_isReadForContainersWithAJVM(t *testing.T) {
 				Prometheus: strings.Replace(tt.flag, "prometheus", server.URL, 1), ClusterLabel: "cluster=prod",
 			}}
 			t.Setenv(process.PrometheusVariable, strings.Replace(tt.variable, "prometheus", server.URL, 1))
-			in := &explanation.Input{Containers: []explanation.Container{{Name: "app", Image: "openjdk"}, {Name: "proxy", Image: "envoy"}, {Name: "side", Image: "tomcat"}}}
-			in.Pods = []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "cart-0"}}, {Key: cluster.Key{Namespace: "shop", Name: "cart-1"}}}
+			in := new(explanation.Input)
+			in.Pods = []*cluster.Pod{{
+				Key:        cluster.Key{Namespace: "shop", Name: "cart-0"},
+				Containers: []cluster.Container{{Name: "app"}, {Name: "proxy", Index: 1}, {Name: "side", Index: 2}},
+				Runtimes:   &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM}, {Kind: cluster.JVM, Container: 2}}},
+			}, {Key: cluster.Key{Namespace: "shop", Name: "cart-1"}}}
 			c.readHeaps(t.Context(), time.Now(), in)
 			var read []string
-			for i := range in.Containers {
-				if u := in.Containers[i].Heap; u != nil && u.Hours == 30 {
-					read = append(read, in.Containers[i].Name)
+			for _, container := range slices.Sorted(maps.Keys(in.HeapUsage)) {
+				if in.HeapUsage[container].Hours == 30 {
+					read = append(read, container)
 				}
 			}
 			missing := strings.Join(in.Unknown(), " ")

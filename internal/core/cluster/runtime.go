@@ -29,6 +29,11 @@ const (
 	ByImage                       // the name of the image
 )
 
+// String returns what the runtime was detected by: "label", "command", "environment" or "image"; "" for NoEvidence.
+func (e RuntimeEvidence) String() string {
+	return [...]string{ByLabel: "label", ByCommand: "command", ByEnvironment: "environment", ByImage: "image"}[e]
+}
+
 // A Runtime is what is known about the language runtime of a regular container: from the pod alone, so settings in the image, in files and
 // in ConfigMaps are not part of it.
 type Runtime struct {

@@ -62,9 +62,9 @@ type Input struct {
 	Rules rollout.Rules // the rules for changes that apply to the VPA; zero if they are not known
 
 	Cluster
-	Labels     []string // of the pods, "key=value"
-	Containers []Container
-	Usage      []usage.Sample // current usage; nil if it is not known
+	Labels    []string                          // of the pods, "key=value", sorted
+	HeapUsage map[string]runtimeguard.HeapUsage // of all pods, by container with a JVM; none if Prometheus was not read
+	Usage     []usage.Sample                    // current usage; nil if it is not known
 
 	Conditions []Condition // of the VPA
 	Events     []Event     // about the VPA and the pods, the newest last
@@ -160,16 +160,6 @@ func (g *Gaps) Parts() []string {
 func (g *Gaps) Unknown() []string {
 	notes := cluster.Each(slices.Concat(g.Forbidden, g.Missing), func(u *Unread) string { return u.Note })
 	return append(notes, g.Remarks...)
-}
-
-// A Container has the facts of a pod template that show a Java virtual machine.
-type Container struct {
-	Name        string
-	Image       string
-	Command     []string // with the arguments
-	Environment []string // names, and values of variables for a JVM: "NAME=value"
-
-	Heap *runtimeguard.HeapUsage // of all pods; nil if Prometheus was not read
 }
 
 // A Condition is a condition of a VPA.

@@ -25,12 +25,14 @@ type Heap struct {
 	Flat   string // what the recorded memory says without metrics of the heap, as a sentence; "" if nothing
 }
 
-// JVMs returns the names of the containers with a Java virtual machine, also those that are not shown.
+// JVMs returns the names of the containers of the first pod with a Java virtual machine, also those that are not shown.
 func (in *Input) JVMs() []string {
 	var out []string
-	for i := range in.Containers {
-		if c := &in.Containers[i]; signOfJVM(c) != "" {
-			out = append(out, c.Name)
+	for _, p := range in.Pods[:min(len(in.Pods), 1)] {
+		for i := range p.Containers {
+			if r := p.Runtime(&p.Containers[i]); r != nil && r.Kind == cluster.JVM {
+				out = append(out, p.Containers[i].Name)
+			}
 		}
 	}
 	return out
@@ -43,19 +45,16 @@ func heaps(in *Input) []Heap {
 			continue
 		}
 		h := Heap{Container: name, HeapAdvice: runtimeguard.HeapAdvice{GCShare: math.NaN(), Lack: "no Prometheus was read"}}
-		if u := cluster.Find(in.Containers, func(c *Container) bool { return c.Name == name }).Heap; u != nil {
-			h.HeapAdvice = runtimeguard.AdviseHeap(*u)
+		if u, read := in.HeapUsage[name]; read {
+			h.HeapAdvice = runtimeguard.AdviseHeap(u)
 		}
-		for _, p := range in.Pods[:min(len(in.Pods), 1)] {
-			if c := p.Container(name); c != nil {
-				_, limits := c.Running()
-				h.Option = runtimeguard.HeapOption(&h.HeapAdvice, p.Runtime(c), limits.Memory > 0)
-				r, a := p.Runtime(c), in.Autoscaler
-				h.Adds = r != nil && r.VariableOpen && r.HeapBytes == 0 && r.HeapPercent == 0 && a != nil && a.Mode.Applies() && (a.Policy(name) == nil || !a.Policy(name).Off)
-				if ceiling, set := runtimeguard.Heap(r, limits.Memory); set && h.Lack != "" {
-					h.Flat = in.flat(name, ceiling)
-				}
-			}
+		c := in.Pods[0].Container(name)
+		_, limits := c.Running()
+		r, a := in.Pods[0].Runtime(c), in.Autoscaler
+		h.Option = runtimeguard.HeapOption(&h.HeapAdvice, r, limits.Memory > 0)
+		h.Adds = r.VariableOpen && r.HeapBytes == 0 && r.HeapPercent == 0 && a != nil && a.Mode.Applies() && (a.Policy(name) == nil || !a.Policy(name).Off)
+		if ceiling, set := runtimeguard.Heap(r, limits.Memory); set && h.Lack != "" {
+			h.Flat = in.flat(name, ceiling)
 		}
 		out = append(out, h)
 	}

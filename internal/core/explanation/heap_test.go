@@ -62,14 +62,18 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 			func(_ *Input, u *runtimeguard.HeapUsage) { u.Hours = 2 }, "is not known: metrics of its heap are recorded for 2 h, and 24 h are needed. ", "",
 		},
 		"not read": {
-			func(in *Input, _ *runtimeguard.HeapUsage) { in.Containers[0].Heap = nil }, "is not known: no Prometheus was read. ", "",
+			func(in *Input, _ *runtimeguard.HeapUsage) { in.HeapUsage = nil }, "is not known: no Prometheus was read. ", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := quietInput("cart-0")
-			java("openjdk:21", nil, nil)(in)
-			in.Containers[0].Heap = heapOf()
-			c.edit(in, in.Containers[0].Heap)
+			java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-Xss1m"})(in)
+			u := heapOf()
+			in.HeapUsage = map[string]runtimeguard.HeapUsage{}
+			c.edit(in, u)
+			if in.HeapUsage != nil {
+				in.HeapUsage["app"] = *u
+			}
 			found := Explain(in).Heaps
 			if len(found) != 1 || found[0].Container != "app" || found[0].Option != c.option {
 				t.Fatalf("heaps %+v, want one with the option %q", found, c.option)
@@ -89,13 +93,15 @@ func TestHeaps_recordedUsage_isSaidWithTheOption(t *testing.T) {
 
 func TestHeaps_otherContainersAndPrograms_areLeftOut(t *testing.T) {
 	in := quietInput("cart-0")
-	in.Containers = []Container{{Name: "app", Image: "openjdk:21", Heap: heapOf()}, {Name: "proxy", Image: "envoy"}, {Name: "side", Image: "tomcat", Heap: heapOf()}}
+	p := in.Pods[0]
+	p.Containers = append(p.Containers, cluster.Container{Name: "proxy", Index: 1}, cluster.Container{Name: "side", Index: 2}, cluster.Container{Name: "init", Role: cluster.Init})
+	p.Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM}, {Kind: cluster.GoRuntime, Container: 1}, {Kind: cluster.JVM, Container: 2}}}
+	in.HeapUsage = map[string]runtimeguard.HeapUsage{"app": *heapOf(), "side": *heapOf()}
 	in.Container = "side"
 	if got := strings.Join(in.JVMs(), " "); got != "app side" {
 		t.Errorf("containers with a JVM: %q", got)
 	}
-	// The pod does not have the container any more, so the option is not known.
-	if got := Explain(in).Heaps; len(got) != 1 || got[0].Container != "side" || got[0].AdvisedCeiling == 0 || got[0].Option != "" {
+	if got := Explain(in).Heaps; len(got) != 1 || got[0].Container != "side" || got[0].AdvisedCeiling == 0 || got[0].Option != "-Xmx304m" {
 		t.Errorf("heaps %+v, want that of the container that is explained", got)
 	}
 }
@@ -117,7 +123,6 @@ func TestHeaps_flatMemoryWithoutMetrics_isSaidToBeTheCeiling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := quietInput("cart-0")
-			java("openjdk:21", nil, nil)(in)
 			in.Pods[0].Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM, HeapBytes: c.heap}}}
 			profile, _ := recommend.Builtin("balanced")
 			store := usage.NewStore(usage.DefaultConfig())

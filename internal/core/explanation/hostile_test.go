@@ -19,7 +19,7 @@ func TestYou_hostileNames_areQuotedInCommands(t *testing.T) {
 	in.protect(1, 2)
 	in.Pods[0].Node = hostile
 	in.leave(0, noRoom)
-	in.Containers = []Container{{Name: hostile, Image: "openjdk"}}
+	java("openjdk", nil, nil)(in)
 	edits(limitCPU(100, 10), scaledBy(cluster.CPU, ""))(in)
 	in.Pods[0].Containers[0].Name = hostile
 	commands := 0

@@ -6,9 +6,7 @@ package explanation
 import (
 	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/admissible"
@@ -17,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -310,77 +309,39 @@ func horizontalText(in *Input, a *cluster.Autoscaler, scaled *cluster.Horizontal
 	return s
 }
 
-// runtimes are parts of the names of images with a Java virtual machine.
-var runtimes = []string{"openjdk", "jdk", "jre", "java", "temurin", "corretto", "zulu", "graalvm", "liberica", "tomcat", "kafka", "elasticsearch", "cassandra"}
-
 // virtualMachine recognizes containers that run a Java virtual machine.
 func virtualMachine(in *Input) (Situation, bool) {
-	for i := range in.Containers {
-		c := &in.Containers[i]
-		sign := signOfJVM(c)
-		if sign == "" || !in.shows(c.Name) {
+	for _, name := range in.JVMs() {
+		if !in.shows(name) {
 			continue
 		}
-		s := Situation{Code: JVM, Title: "JVM", Text: fmt.Sprintf("Container %s runs a Java virtual machine (%s). Its memory follows its heap settings and not its need, "+
-			"and it reads limits only when it starts.", c.Name, sign)}
-		if !in.hasCPULimit(c.Name) && !hasOption(c, "ActiveProcessorCount") {
+		r := in.Pods[0].Runtime(in.Pods[0].Container(name))
+		s := Situation{Code: JVM, Title: "JVM", Text: fmt.Sprintf("Container %s runs a Java virtual machine (detected by its %s). Its memory follows its heap settings and not its need, "+
+			"and it reads limits only when it starts.", name, r.Evidence)}
+		if !in.hasCPULimit(name) && !r.CPUCountSet {
 			s.Text += " Without a CPU limit it counts the CPUs of the node, or derives them from the CPU request, so that it may use many more threads than the request allows."
-			s.Advice = in.processorAdvice(c)
+			s.Advice = in.processorAdvice(name, r)
 		}
 		return s, true
 	}
 	return Situation{}, false
 }
 
-// toolOptions is the variable with options that each Java virtual machine reads.
-const toolOptions = "JAVA_TOOL_OPTIONS"
-
 // processorAdvice returns how the number of processors of a Java virtual machine is fixed. A command would replace options that the container
 // has in the same variable, and is not shown with them, because values of variables may be secret.
-func (in *Input) processorAdvice(c *Container) Advice {
+func (in *Input) processorAdvice(container string, r *cluster.Runtime) Advice {
 	const option = "-XX:ActiveProcessorCount=2"
-	if slices.ContainsFunc(c.Environment, func(v string) bool { return v == toolOptions || strings.HasPrefix(v, toolOptions+"=") }) {
-		return Advice{Text: "To fix the number of processors that it sees, add " + option + " to the variable " + toolOptions + " in the pod template."}
+	variable := runtimeguard.VariableOf(cluster.JVM)
+	if !r.VariableOpen {
+		return Advice{Text: "To fix the number of processors that it sees, add " + option + " to the variable " + variable + " in the pod template."}
 	}
 	if in.Subject.Command == "" {
 		return Advice{}
 	}
 	return Advice{
 		Text:    "To fix the number of processors that it sees; this restarts the pods:",
-		Command: in.kubectl("set", "env", in.Command, "-c", c.Name, toolOptions+"="+option),
+		Command: in.kubectl("set", "env", in.Command, "-c", container, variable+"="+option),
 	}
-}
-
-// signOfJVM returns what shows that a container runs a Java virtual machine; "" if nothing does.
-func signOfJVM(c *Container) string {
-	for i, word := range c.Command {
-		isValue := i > 0 && strings.HasPrefix(c.Command[i-1], "--") && c.Command[i-1] != "--" // of an option such as --language
-		if path.Base(word) == "java" && !isValue {
-			return "command java"
-		}
-		if strings.HasPrefix(word, "-Xmx") || strings.HasPrefix(word, "-XX:") {
-			return "argument " + word
-		}
-	}
-	for _, variable := range c.Environment {
-		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "JAVA_") || strings.HasPrefix(name, "JDK_") || name == "JVM_OPTS" {
-			return "variable " + name
-		}
-	}
-	image, _, _ := strings.Cut(c.Image, "@")
-	base := strings.ToLower(path.Base(image))
-	for _, part := range runtimes {
-		if strings.Contains(base, part) && !strings.Contains(base, "javascript") && !strings.Contains(base, "exporter") { // kafka-exporter is written in Go
-			return "image " + base
-		}
-	}
-	return ""
-}
-
-func hasOption(c *Container, option string) bool {
-	has := func(s string) bool { return strings.Contains(s, option) }
-	return slices.ContainsFunc(c.Command, has) || slices.ContainsFunc(c.Environment, has)
 }
 
 func (in *Input) hasCPULimit(container string) bool {

@@ -14,13 +14,21 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
+	"podfit.dev/podfit/internal/core/runtimeguard"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// java gives container app the image of a Java program.
+// java gives the first container an image, a command and an environment, by which its runtime is detected.
 func java(image string, command, environment []string) func(*Input) {
 	return func(in *Input) {
-		in.Containers = []Container{{Name: "app", Image: image, Command: command, Environment: environment}}
+		c := runtimeguard.Container{Image: image, Words: command}
+		for _, text := range environment {
+			name, value, _ := strings.Cut(text, "=")
+			c.Variables = append(c.Variables, runtimeguard.Variable{Name: name, Value: value})
+		}
+		if r, known := runtimeguard.Detect(c); known {
+			in.Pods[0].Runtimes = &cluster.Runtimes{List: []cluster.Runtime{r}}
+		}
 	}
 }
 
@@ -125,9 +133,12 @@ var situationTests = map[string]struct {
 	applies string
 	without string
 }{
-	"nothing":                                  {edit: func(*Input) {}},
-	"JVM by command":                           {edit: java("shop/cart:1", []string{"/usr/bin/java", "-jar", "cart.jar"}, nil), applies: JVM},
-	"JVM by heap setting":                      {edit: java("shop/cart:1", []string{"/start", "-Xmx512m"}, nil), applies: JVM},
+	"nothing":        {edit: func(*Input) {}},
+	"JVM by command": {edit: java("shop/cart:1", []string{"/usr/bin/java", "-jar", "cart.jar"}, nil), applies: JVM},
+	"JVM by label": {edit: func(in *Input) {
+		in.Pods[0].Runtimes = &cluster.Runtimes{List: []cluster.Runtime{{Kind: cluster.JVM, Evidence: cluster.ByLabel}}}
+	}, applies: JVM},
+	"heap setting of an unknown program":       {edit: java("shop/cart:1", []string{"/start", "-Xmx512m"}, nil), without: JVM},
 	"JVM by variable":                          {edit: java("shop/cart:1", nil, []string{"JAVA_OPTS=-Xmx512m"}), applies: JVM},
 	"JVM by image with a digest":               {edit: java("registry/library/eclipse-temurin:21@sha256:aa", nil, nil), applies: JVM},
 	"JVM with a processor count":               {edit: java("openjdk:21", nil, []string{"JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"}), applies: JVM},

@@ -13,11 +13,6 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// evidenceTexts are what a runtime was detected by.
-var evidenceTexts = map[cluster.RuntimeEvidence]string{
-	cluster.ByLabel: "label", cluster.ByCommand: "command", cluster.ByEnvironment: "environment", cluster.ByImage: "image",
-}
-
 // runtimeLine is the line about what the language runtime of the container makes of the amount: that it may misread the CPU request, or that
 // it notices a change only when it starts again.
 func (w *Why) runtimeLine() Line {
@@ -35,7 +30,7 @@ func (w *Why) runtimeLine() Line {
 	if text == "" {
 		return Line{}
 	}
-	return Line{What: text, Note: "detected by its " + evidenceTexts[r.Evidence]}
+	return Line{What: text, Note: "detected by its " + r.Evidence.String()}
 }
 
 // changes reports whether the pod does not have the amounts yet.

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspection reads what no watch delivers, when a person asks for it: the details and labels of pods, the Services and Prometheus
+// Package inspection reads what no watch delivers, when a person asks for it: the labels of pods, the Services and Prometheus
 // objects of the cluster and the way to them through the API server, the UID of the cluster, and the rights of a viewer of the web page.
 //
 // Each function sends its requests when it is called and stores nothing. It changes nothing in the cluster.
@@ -11,46 +11,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// PodDetails are the fields of a pod that only an explanation needs.
-type PodDetails struct {
-	Labels     []string // "key=value", sorted
-	Containers []explanation.Container
-}
-
-// Pod reads the details of a pod.
-func Pod(ctx context.Context, c *kube.Clients, key cluster.Key) (PodDetails, error) {
+// Labels reads the labels of a pod, each as "key=value", sorted.
+func Labels(ctx context.Context, c *kube.Clients, key cluster.Key) ([]string, error) {
 	p, err := c.Core.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
-		return PodDetails{}, fmt.Errorf("get pod %s: %w", key, err)
+		return nil, fmt.Errorf("get pod %s: %w", key, err)
 	}
-	var out PodDetails
+	var out []string
 	for k, v := range p.Labels {
-		out.Labels = append(out.Labels, k+"="+v)
+		out = append(out, k+"="+v)
 	}
-	slices.Sort(out.Labels)
-	out.Containers = cluster.Each(p.Spec.Containers, containerDetails)
+	slices.Sort(out)
 	return out, nil
-}
-
-// containerDetails returns what shows a Java virtual machine. Other values of the environment may be secret and are not kept.
-func containerDetails(c *corev1.Container) explanation.Container {
-	out := explanation.Container{Name: c.Name, Image: c.Image, Command: slices.Concat(c.Command, c.Args)}
-	for _, e := range c.Env {
-		if strings.HasPrefix(e.Name, "JAVA_") || strings.HasPrefix(e.Name, "JDK_") || e.Name == "JVM_OPTS" {
-			out.Environment = append(out.Environment, e.Name+"="+e.Value)
-		}
-	}
-	return out
 }
 
 // PodLabels returns the pods that a label selector selects, with the value of one label, "" if a pod does not have it. Namespace "" means
