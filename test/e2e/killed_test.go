@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/test/e2e/bed"
 )
 
@@ -299,7 +298,7 @@ func TestUpdater_killedAfterTheChangeOfACanary_othersFollow(t *testing.T) {
 			case apierrors.IsNotFound(err):
 				return nil
 			case err == nil && (state.Status.ActingSince != nil && time.Since(state.Status.ActingSince.Time) < 5*time.Minute ||
-				state.Status.Canary != nil && state.Status.Canary.Phase != v1alpha1.CanaryAccepted):
+				state.Status.Canary != nil && state.Status.Canary.Phase != "Accepted"):
 				return fmt.Errorf("acting since %v, canary %+v", state.Status.ActingSince, state.Status.Canary)
 			}
 			return err

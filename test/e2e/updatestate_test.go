@@ -13,24 +13,43 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 )
 
+// updateRecord contains some of the records in an UpdateState, as others can read them.
+type updateRecord struct {
+	Status struct {
+		Writer      string
+		ActingSince *metav1.MicroTime
+		Canary      *struct{ Phase string }
+		Pods        []struct {
+			Name, UID, Action, Outcome, Message string
+			Attempts                            int32
+			LastTime                            metav1.MicroTime
+			NextTime                            *metav1.Time
+			Requested                           []struct{ Container string }
+		}
+	}
+}
+
 // updateState returns the UpdateState of a Deployment.
-func (p *place) updateState(ctx context.Context, name string) (*v1alpha1.UpdateState, error) {
+func (p *place) updateState(ctx context.Context, name string) (*updateRecord, error) {
 	gvr := v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates)
 	u, err := p.Dynamic.Resource(gvr).Namespace(p.ns).Get(ctx, "deployment-"+name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	s := new(v1alpha1.UpdateState)
-	return s, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s)
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	s := new(updateRecord)
+	return s, json.Unmarshal(raw, s)
 }
 
 // refusedAttempts returns the sum of the attempts in an UpdateState, and the time of the last one.
-func refusedAttempts(s *v1alpha1.UpdateState) (sum int32, last time.Time) {
+func refusedAttempts(s *updateRecord) (sum int32, last time.Time) {
 	for _, p := range s.Status.Pods {
 		if p.Outcome == "DisruptionBudget" {
 			sum += p.Attempts
@@ -47,7 +66,7 @@ func TestUpdateStates_updaterIsKilled_backOffIsKept(t *testing.T) {
 	w := steady("steady")
 	p.apply(w.manifest(), budget("steady", "maxUnavailable: 0"), w.autoscaler("Recreate"))
 	old := p.start("steady", 2)
-	var first *v1alpha1.UpdateState
+	var first *updateRecord
 	p.eventually("the refused eviction is stored", measured+resized, func(ctx context.Context) (err error) {
 		if first, err = p.updateState(ctx, "steady"); err != nil {
 			return err

@@ -573,7 +573,7 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 		store := newMemoryStates()
 		for i := range 20 {
 			w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("gone-", i)}
-			store.objects[w] = ledger.State{Workload: w, ActingSince: time.Now(), Pods: []ledger.PodState{{UID: "x", Do: decision.Evict, Done: true, At: time.Now()}}}
+			store.objects[w] = ledger.State{Workload: w, ActingSince: time.Now(), Pods: []ledger.PodState{{UID: "x", Do: decision.Evict, At: time.Now()}}}
 		}
 		fake.term(t, store, time.Minute, true)
 		for w, s := range store.objects {

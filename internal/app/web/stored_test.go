@@ -162,7 +162,7 @@ func TestHistory_storedState_profilesAndRequestsAreThere(t *testing.T) {
 	f := &fake{
 		vpas: []*cluster.Autoscaler{vpaOf("balanced")}, owned: true, histories: histories, saved: &saved,
 		record: ledger.State{Workload: target, Pods: []ledger.PodState{{
-			UID: "u", Do: decision.Resize, Done: true, At: changed, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(200, 300<<20)}},
+			UID: "u", Do: decision.Resize, At: changed, With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(200, 300<<20)}},
 		}}},
 	}
 	s := sourceOf(f)

@@ -317,12 +317,12 @@ type Limits struct {
 
 // Fitted is the size that one container of a pod should have.
 type Fitted struct {
-	Container string
-	Index     int              // its index in spec.containers, or in spec.initContainers for a sidecar or init container
-	Sidecar   bool             // it is in spec.initContainers
-	Estimate  cluster.Estimate // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
-	Requests  cluster.Resources
-	Limits    cluster.Resources // only those to set: in proportion to the requests, none if limits are kept
+	Container string            `stored:"container,required"`
+	Index     int               // its index in spec.containers, or in spec.initContainers for a sidecar or init container
+	Sidecar   bool              // it is in spec.initContainers
+	Estimate  cluster.Estimate  // the recommendation, bounded for this pod; lower ≤ target ≤ upper if the bounds are set
+	Requests  cluster.Resources `stored:"requests"`
+	Limits    cluster.Resources `stored:"limits"` // only those to set: in proportion to the requests, none if limits are kept
 	Notes     []Note
 
 	// LimitsKept is true if the policy keeps the limits of the container.
@@ -337,7 +337,7 @@ type Fitted struct {
 
 	// Inserted is true if the container has no recommendation. It is included with its own requests because the pod LimitRange
 	// bounds the sum over all containers, and may change this one, too. It has no bounds.
-	Inserted bool
+	Inserted bool `stored:"inserted"`
 }
 
 // PodLevelOf returns the pod-level resources of a pod with fits set on it; nil if it has none.

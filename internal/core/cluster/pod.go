@@ -77,7 +77,10 @@ type Criticality struct {
 
 // PodResources contains the pod-level requests and limits of a pod (KEP-2837). The sum of the requests of its containers must not
 // exceed the pod-level request, and no limit of a container may exceed the pod-level limit.
-type PodResources struct{ Requests, Limits Resources }
+type PodResources struct {
+	Requests Resources `stored:"requests"`
+	Limits   Resources `stored:"limits"`
+}
 
 // A Place identifies the nodes that a pod may run on: an index into the list of all NodeSelectors. Most pods of a cluster share
 // a few of them.

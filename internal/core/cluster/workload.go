@@ -27,10 +27,10 @@ func (k Key) Compare(o Key) int {
 // A Workload identifies the topmost controller of pods. It is comparable, and usage history is keyed by it.
 // The zero value means that the pod has no controller.
 type Workload struct {
-	Group     string // API group, "" for the core group; without the version, which can change
-	Kind      string
-	Namespace string
-	Name      string
+	Group     string `stored:"group"` // API group, "" for the core group; without the version, which can change
+	Kind      string `stored:"kind,required"`
+	Namespace string // in a stored object, that of the object
+	Name      string `stored:"name,required"`
 }
 
 // IsZero reports whether w is the zero value.

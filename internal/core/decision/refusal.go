@@ -7,8 +7,8 @@ import "time"
 
 // A Refusal is an action that the API server did not carry out, or whose outcome is unknown.
 type Refusal struct {
-	Kind RefusalKind
-	Text string // from the API server
+	Kind RefusalKind `stored:"outcome,required"`
+	Text string      `stored:"message"` // from the API server
 
 	// QuotaUsed is true if a ResourceQuota would allow the action if other pods requested less. It is set only if Kind is DeniedByQuota.
 	QuotaUsed bool

@@ -614,11 +614,11 @@ func pastInput() (*Input, *ledger.State) {
 		{At: minutesAgo(-10), Name: "cart-2", Reason: "EvictedByVPA", Message: "in the future"},
 	}
 	return in, &ledger.State{Pods: []ledger.PodState{
-		{Name: "cart-9", Do: decision.Evict, Done: true},
-		{Name: "cart-0", Do: decision.Evict, Done: true, At: minutesAgo(61)},
+		{Name: "cart-9", Do: decision.Evict},
+		{Name: "cart-0", Do: decision.Evict, At: minutesAgo(61)},
 		{Name: "cart-1", Do: decision.Resize, At: minutesAgo(30), Failed: &ledger.FailedState{Refusal: decision.Refusal{Text: "quota"}}},
-		{Name: "cart-2", Do: decision.Resize, At: minutesAgo(30)},
-		{Name: "cart-3", Do: decision.Evict, Done: true, At: minutesAgo(-5)},
+		{Name: "cart-2", Do: decision.Resize, At: minutesAgo(30), Failed: &ledger.FailedState{}},
+		{Name: "cart-3", Do: decision.Evict, At: minutesAgo(-5)},
 	}}
 }
 

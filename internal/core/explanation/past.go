@@ -159,9 +159,9 @@ func attempts(state *ledger.State, until time.Time) []record {
 		}
 		text := p.Name + " " + p.Do.String()
 		switch {
-		case p.Done:
+		case p.Failed == nil:
 			text += ": done"
-		case p.Failed != nil && p.Failed.Text != "":
+		case p.Failed.Text != "":
 			text += ": refused: " + p.Failed.Text
 		default:
 			text += ": refused or not answered"

@@ -21,11 +21,12 @@ const requestLost = "the placeholder pod or ProvisioningRequest was deleted, pre
 
 // A State is the last request for capacity of a workload.
 type State struct {
-	UID, Pod  string    // of the pod that is going to be evicted; "" if there is no request now
-	Requested time.Time // zero if there is no request now
-	Failures  int       // consecutive failed requests
-	Failed    time.Time // when the last one failed
-	Text      string    // why
+	UID       string    `stored:"uid"`         // of the pod that is going to be evicted; "" if there is no request now
+	Pod       string    `stored:"pod"`         // its name
+	Requested time.Time `stored:"requestTime"` // zero if there is no request now
+	Failures  int       `stored:"failures"`    // consecutive failed requests
+	Failed    time.Time `stored:"failureTime"` // when the last one failed
+	Text      string    `stored:"message"`     // why
 }
 
 // fail returns the state after the request has failed, and why.

@@ -22,8 +22,8 @@ type announcementRecords struct {
 // An ActingGroup lists workloads on whose pods the updater acts, or has acted a short time ago. If the updater is killed, the next one
 // changes none of their pods for WatchDelay after Since, as with State.ActingSince.
 type ActingGroup struct {
-	Since     time.Time
-	Workloads []ActingWorkload // of the namespace of the state
+	Since     time.Time        `stored:"since,required"`
+	Workloads []ActingWorkload `stored:"workloads,max=3000,required"` // of the namespace of the state
 }
 
 // An ActingWorkload is a workload on whose pods the updater acts.
@@ -32,7 +32,7 @@ type ActingWorkload struct {
 
 	// Newest is when the newest pod of the workload was created before the actions, by the API server's clock. Pods that were created later
 	// may be replacements. If it is zero, the next updater waits, but assumes no eviction.
-	Newest time.Time
+	Newest time.Time `stored:"newestPod,seconds"`
 }
 
 // An announcement records that an updater acts on pods of a workload, or has acted.
@@ -143,7 +143,7 @@ func (s *State) IsSettling() bool {
 	case s.Eviction != nil && (s.Eviction.Ineffective > 0 || s.Eviction.Uncertain != "" || s.Eviction.Before != nil):
 		return false
 	}
-	return !slices.ContainsFunc(s.Pods, func(p PodState) bool { return !p.Done || p.Do != decision.Evict })
+	return !slices.ContainsFunc(s.Pods, func(p PodState) bool { return p.Failed != nil || p.Do != decision.Evict })
 }
 
 // inherit restores the announcements of the updater before this one.

@@ -99,14 +99,14 @@ func TestAnnounce_manyPasses_groupsAreBounded(t *testing.T) {
 }
 
 func TestIsSettling_states_onlyEvictionsWithoutFailure(t *testing.T) {
-	evicted := PodState{UID: "u", Do: decision.Evict, Done: true, At: noon}
+	evicted := PodState{UID: "u", Do: decision.Evict, At: noon}
 	for name, c := range map[string]struct {
 		s    State
 		want bool
 	}{
 		"evicted pods":           {State{Pods: []PodState{evicted}, Eviction: &EvictionState{At: noon}, Replacements: []PendingState{{}}}, true},
 		"a refused eviction":     {State{Pods: []PodState{evicted, {Do: decision.Evict, Failed: &FailedState{}}}}, false},
-		"a resize":               {State{Pods: []PodState{{Do: decision.Resize, Done: true}}}, false},
+		"a resize":               {State{Pods: []PodState{{Do: decision.Resize}}}, false},
 		"an ineffective one":     {State{Eviction: &EvictionState{At: noon, Ineffective: 1}}, false},
 		"one without an answer":  {State{Eviction: &EvictionState{At: noon, Uncertain: "u"}}, false},
 		"evictions in rounds":    {State{Rounds: &RoundsState{Count: 2}}, false},

@@ -116,7 +116,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 	for _, s := range states {
 		s.LastEviction = l.lastRelevantEviction(s)
 		slices.SortFunc(s.Pods, func(a, b PodState) int {
-			return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID), cmp.Compare(a.Do, b.Do), integer.FalseFirst(b.Done, a.Done))
+			return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID), cmp.Compare(a.Do, b.Do), integer.FalseFirst(b.Failed == nil, a.Failed == nil))
 		})
 		s.Omitted = max(0, len(s.Pods)-maxPodStates)
 		s.Pods = s.Pods[:len(s.Pods)-s.Omitted]
@@ -137,11 +137,11 @@ func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *Stat
 		s.Pods = append(s.Pods, p)
 	}
 	for uid, r := range l.resizes {
-		add(uid, PodState{Do: decision.Resize, Done: true, At: r.at, Attempts: r.ineffective, With: r.with})
+		add(uid, PodState{Do: decision.Resize, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
 		if !l.replaced[uid] {
-			add(uid, PodState{Do: decision.Evict, Done: true, At: at})
+			add(uid, PodState{Do: decision.Evict, At: at})
 		}
 	}
 	for key, r := range l.refusals {

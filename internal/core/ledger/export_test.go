@@ -81,12 +81,11 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 	web := db
 	far := noon.Add(1e6 * time.Hour)
 	for name, s := range map[string]State{
-		"no workload":           {ActingSince: noon, Pods: []PodState{{UID: "0", Do: decision.Evict, Done: true, At: noon}}},
-		"no UID":                {Workload: web, Pods: []PodState{{Do: decision.Evict, Done: true, At: noon}}},
-		"no time":               {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, Done: true}}},
-		"no outcome":            {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, At: noon}}},
-		"no action":             {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Leave, Done: true, At: noon}}},
-		"unknown action":        {Workload: web, Pods: []PodState{{UID: "0", Do: 99, Done: true, At: noon}}},
+		"no workload":           {ActingSince: noon, Pods: []PodState{{UID: "0", Do: decision.Evict, At: noon}}},
+		"no UID":                {Workload: web, Pods: []PodState{{Do: decision.Evict, At: noon}}},
+		"no time":               {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict}}},
+		"no action":             {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Leave, At: noon}}},
+		"unknown action":        {Workload: web, Pods: []PodState{{UID: "0", Do: 99, At: noon}}},
 		"unknown kind":          {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Evict, At: noon, Failed: &FailedState{Refusal: decision.Refusal{Kind: 99}}}}},
 		"controller elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: cluster.Workload{Namespace: "bank", Name: "x"}, Autoscaler: cluster.Key{Namespace: "shop"}, Evicted: []EvictedPod{{At: noon}}}}},
 		"autoscaler elsewhere":  {Workload: web, Replacements: []PendingState{{Controller: web, Autoscaler: cluster.Key{Namespace: "bank"}, Evicted: []EvictedPod{{At: noon}}}}},
@@ -94,7 +93,7 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		"rounds without time":   {Workload: web, Rounds: &RoundsState{Count: 5}},
 		"single round":          {Workload: web, Rounds: &RoundsState{At: noon, Count: -1}},
 		"deletion without time": {Workload: web, Deletion: &DeletionState{Again: 5}},
-		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Delete, Done: true, At: noon}}},
+		"deletion as attempt":   {Workload: web, Pods: []PodState{{UID: "0", Do: decision.Delete, At: noon}}},
 		"shortage without time": {Workload: web, Shortages: []ShortageState{{UID: "0", Parts: 5}}},
 		"shortage without UID":  {Workload: web, Shortages: []ShortageState{{Since: noon, Parts: 5}}},
 	} {
@@ -111,7 +110,7 @@ func TestLedger_hostileState_isIgnoredOrBounded(t *testing.T) {
 		Eviction:  &EvictionState{At: far, Newest: far, Ineffective: 1 << 60, Before: &EvictionState{At: far, Ineffective: -5, Before: &EvictionState{At: far}}},
 		Pods: []PodState{
 			{UID: "0", Do: decision.Evict, At: far, Attempts: 1 << 60, Failed: &FailedState{Refusal: decision.Refusal{Kind: decision.DeniedByBudget, Text: strings.Repeat("x", 1<<20)}, Transient: -1, Lost: far, Ready: -7}},
-			{UID: "1", Do: decision.Resize, Done: true, At: far, Attempts: -1},
+			{UID: "1", Do: decision.Resize, At: far, Attempts: -1},
 		},
 	}})
 	e := l.evictions[web]

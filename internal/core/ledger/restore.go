@@ -95,7 +95,7 @@ func (l *Ledger) restorePod(now time.Time, w cluster.Workload, p *PodState) {
 		addNew(l.refusals, refusedKey{p.UID, p.Do}, FailedAttempt{
 			FailedState: p.Failed.restore(now, at), At: at, Attempts: max(1, attempt.Count(p.Attempts)), With: p.With,
 		})
-	case !p.Done, p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
+	case p.Do == decision.Delete, p.Do == decision.Surge: // a deletion that was carried out is stored as an eviction, and in State.Deletion
 		return
 	case p.Do == decision.Resize:
 		addNew(l.resizes, p.UID, resize{at: at, with: p.With, ineffective: attempt.Count(p.Attempts)})

@@ -208,7 +208,7 @@ func TestState_lastAction_isTheLatest(t *testing.T) {
 		"rounds":                   {Rounds: &RoundsState{At: at(9)}},
 		"a request for capacity":   {Capacity: &headroom.State{Requested: at(9)}},
 		"an evicted pod":           {Replacements: []PendingState{{Evicted: []EvictedPod{{At: at(3)}, {At: at(9)}}}}},
-		"an attempt":               {Pods: []PodState{{Done: true, At: at(9)}, {At: at(20), Failed: &FailedState{}}}},
+		"an attempt":               {Pods: []PodState{{At: at(9)}, {At: at(20), Failed: &FailedState{}}}},
 		"an attempt with no reply": {Pods: []PodState{{At: at(20), Failed: &FailedState{Lost: at(9)}}}},
 	} {
 		if got := s.LastAction(); !got.Equal(at(9)) {

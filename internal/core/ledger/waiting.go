@@ -15,10 +15,10 @@ import (
 
 // A WaitingState are pods of a workload that should change and wait for the same reason.
 type WaitingState struct {
-	Reason    string // the name of its code
-	Pods      int
-	First     string    // name of the first pod
-	NotBefore time.Time // when the first of them may change; zero if that is not known
+	Reason    string    `stored:"reason,required"` // the name of its code
+	Pods      int       `stored:"pods,required"`
+	First     string    `stored:"firstPod"`          // name of the first pod
+	NotBefore time.Time `stored:"notBefore,seconds"` // when the first of them may change; zero if that is not known
 }
 
 // maxWaiting is the number of reasons of a workload that are kept.

@@ -30,7 +30,7 @@ func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 	resized := make(map[string]bool)
 	for i := range record.Pods {
 		p := &record.Pods[i]
-		if !p.Done || p.Do != decision.Resize {
+		if p.Failed != nil || p.Do != decision.Resize {
 			continue
 		}
 		resized[p.UID] = true

@@ -30,8 +30,8 @@ func TestRequestSteps_podsAndResizes_areTheChangesThatAreKnown(t *testing.T) {
 	gone := created("gone", 99, cluster.Amounts(7, 7))
 	gone.Phase = cluster.Succeeded
 	pods := []*cluster.Pod{created("new", 10, large), created("resized", 90, large), created("old", 80, small), created("same", 70, small), gone}
-	resize := ledger.PodState{UID: pods[1].UID, Do: decision.Resize, Done: true, At: at(20), With: []policy.Fitted{{Container: "app", Requests: cluster.Resources{}.Set(cluster.Memory, 300*mi)}}}
-	refused := ledger.PodState{UID: pods[2].UID, Do: decision.Resize, At: at(5), With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(9, 9)}}}
+	resize := ledger.PodState{UID: pods[1].UID, Do: decision.Resize, At: at(20), With: []policy.Fitted{{Container: "app", Requests: cluster.Resources{}.Set(cluster.Memory, 300*mi)}}}
+	refused := ledger.PodState{UID: pods[2].UID, Do: decision.Resize, At: at(5), With: []policy.Fitted{{Container: "app", Requests: cluster.Amounts(9, 9)}}, Failed: &ledger.FailedState{}}
 	got := RequestSteps(pods, &ledger.State{Pods: []ledger.PodState{refused, resize}})
 	want := []RequestStep{
 		{at(80), "app", small},

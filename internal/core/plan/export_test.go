@@ -255,7 +255,7 @@ func TestLedger_stateNamesPodOfOtherNamespace_isForgotten(t *testing.T) {
 	foreign := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "attacker", Name: "x"}
 	s := ledger.State{Workload: foreign}
 	for _, p := range w.Governed[0].Pods {
-		s.Pods = append(s.Pods, ledger.PodState{UID: p.UID, Do: decision.Evict, Done: true, At: noon},
+		s.Pods = append(s.Pods, ledger.PodState{UID: p.UID, Do: decision.Evict, At: noon},
 			ledger.PodState{UID: p.UID, Do: decision.Evict, At: noon, Attempts: 1000, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
 			ledger.PodState{UID: p.UID, Do: decision.Delete, At: noon, Attempts: 1000, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}})
 		s.Shortages = append(s.Shortages, ledger.ShortageState{UID: p.UID, Since: noon, Parts: 1})

@@ -71,25 +71,29 @@ const closeTo = 0.25
 
 // A Size is the requests of a container.
 type Size struct {
-	Container string
-	Requests  cluster.Resources
+	Container string            `stored:"container,required"`
+	Requests  cluster.Resources `stored:"requests"`
 }
 
 // State is the state of the canary of a workload. The zero value is Idle.
 type State struct {
-	Phase      Phase
-	Pod, UID   string           // the pod that was chosen
-	Controller cluster.Workload // its direct controller, which changes with the revision of a Deployment
-	Since      time.Time        // when the canary was chosen; in phase Held, when it was reverted
-	Until      time.Time        // end of the cool-down, in phase Held
-	Before     []Size           // its requests before the change
-	After      []Size           // its requests after the change
-	Restarts   int32            // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
-	Cause      Cause
-	Reverts    int // in a row
+	Phase      Phase            `stored:"phase,required"`
+	Pod        string           `stored:"pod"`           // name of the pod that was chosen
+	UID        string           `stored:"uid"`           // of that pod
+	Controller cluster.Workload `stored:"controller"`    // its direct controller, which changes with the revision of a Deployment
+	Since      time.Time        `stored:"sinceTime"`     // when the canary was chosen; in phase Held, when it was reverted
+	Until      time.Time        `stored:"untilTime"`     // end of the cool-down, in phase Held
+	Before     []Size           `stored:"before,max=32"` // its requests before the change
+	After      []Size           `stored:"after,max=32"`  // its requests after the change
+	Restarts   int32            `stored:"restarts"`      // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
+	Cause      Cause            `stored:"cause"`
+	Reverts    int              `stored:"reverts"` // in a row
 
-	Comparison                 Comparison // of the CPU throttling
-	ThrottledBefore, Throttled int        // with cause Throttled: the percentages of throttled CPU periods that were compared
+	Comparison Comparison `stored:"throttling"` // of the CPU throttling
+
+	// With cause Throttled: the percentages of throttled CPU periods that were compared.
+	ThrottledBefore int `stored:"throttledBeforePercent"`
+	Throttled       int `stored:"throttledPercent"`
 }
 
 // wasDown is the value of State.Restarts if the canary was not ready before the change: then its restarts, and that it is not ready, are no

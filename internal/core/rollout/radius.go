@@ -15,8 +15,8 @@ const Span = time.Hour
 
 // A Change is the requests of the pods that were changed in one minute, before the change.
 type Change struct {
-	At       time.Time // start of the minute
-	Requests cluster.Resources
+	At       time.Time         `stored:"time,seconds,required"` // start of the minute
+	Requests cluster.Resources `stored:"requests"`
 }
 
 // MaxChanges is the maximum length of a list of Record.

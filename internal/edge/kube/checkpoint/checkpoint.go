@@ -15,11 +15,14 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/changelog"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // annotationWindow has the state for which the status of a checkpoint has no field.
@@ -86,7 +89,13 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationRuns]); err == nil && len(data) > 0 {
 		out.Runs = data
 	}
-	new(mapping).checkpoint(&s, &out)
+	out.Updated = kube.Utc(s.LastUpdateTime)
+	out.Version = s.Version
+	out.CPU = histogramOf(&s.CPUHistogram)
+	out.Memory = histogramOf(&s.MemoryHistogram)
+	out.FirstSample = kube.Utc(s.FirstSampleStart)
+	out.LastSample = kube.Utc(s.LastSampleStart)
+	out.Samples = s.TotalSamplesCount
 	out.Workload = o.target(out.Updated)
 	return out, nil
 }
@@ -124,24 +133,17 @@ func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	return as
 }
 
-func checkpointStatus(c *usage.Checkpoint) (out v1.VerticalPodAutoscalerCheckpointStatus) {
-	m := mapping{storing: true}
-	m.checkpoint(&out, c)
-	return out
+func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointStatus {
+	return v1.VerticalPodAutoscalerCheckpointStatus{
+		LastUpdateTime: metav1.NewTime(c.Updated), Version: c.Version, CPUHistogram: storedHistogram(&c.CPU), MemoryHistogram: storedHistogram(&c.Memory),
+		FirstSampleStart: metav1.NewTime(c.FirstSample), LastSampleStart: metav1.NewTime(c.LastSample), TotalSamplesCount: c.Samples,
+	}
 }
 
-func (m *mapping) checkpoint(stored *v1.VerticalPodAutoscalerCheckpointStatus, own *usage.Checkpoint) {
-	m.second(&stored.LastUpdateTime, &own.Updated)
-	same(m, &stored.Version, &own.Version)
-	m.histogram(&stored.CPUHistogram, &own.CPU)
-	m.histogram(&stored.MemoryHistogram, &own.Memory)
-	m.second(&stored.FirstSampleStart, &own.FirstSample)
-	m.second(&stored.LastSampleStart, &own.LastSample)
-	same(m, &stored.TotalSamplesCount, &own.Samples)
+func histogramOf(h *v1.HistogramCheckpoint) histogram.Checkpoint {
+	return histogram.Checkpoint{Reference: kube.Utc(h.ReferenceTimestamp), Weights: h.BucketWeights, Total: h.TotalWeight}
 }
 
-func (m *mapping) histogram(stored *v1.HistogramCheckpoint, own *histogram.Checkpoint) {
-	m.second(&stored.ReferenceTimestamp, &own.Reference)
-	same(m, &stored.BucketWeights, &own.Weights)
-	same(m, &stored.TotalWeight, &own.Total)
+func storedHistogram(h *histogram.Checkpoint) v1.HistogramCheckpoint {
+	return v1.HistogramCheckpoint{ReferenceTimestamp: metav1.NewTime(h.Reference), BucketWeights: h.Weights, TotalWeight: h.Total}
 }

@@ -262,8 +262,10 @@ func (c *collection[K, O, Version]) store(ctx context.Context, key K, w objectWr
 	return fmt.Errorf("both names for it, %s and %s, are in use by %s; delete one of these objects", names[0], names[1], c.others)
 }
 
-func (c *collection[K, O, Version]) post(ctx context.Context, namespace string, o runtime.Object) (O, error) {
-	return c.answer(kube.Body(c.client.Post().Namespace(namespace).Resource(c.resource.Resource).Body(o).Do(ctx)))
+// post creates an object, which is a runtime.Object or JSON.
+func (c *collection[K, O, Version]) post(ctx context.Context, namespace string, o any) (O, error) {
+	return c.answer(kube.Body(c.client.Post().Namespace(namespace).Resource(c.resource.Resource).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(o).Do(ctx)))
 }
 
 // patch replaces the status of an object, if it still has the known version, and makes further changes.

@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,6 +21,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
@@ -105,31 +107,44 @@ func (o *historyObject) histories() ([]usage.History, error) {
 			"Install podfit's current CRDs, which bound its size, and delete it: kubectl delete usagehistory -n %[1]s %[2]s",
 			o.Metadata.Namespace, o.Metadata.Name, o.size, historyTooLarge)
 	}
-	var m mapping
+	var status struct {
+		Histories json.RawMessage `json:"histories"`
+	}
 	if len(o.Status) > 0 {
-		if err := json.Unmarshal(o.Status, &m.parts); err != nil {
+		if err := json.Unmarshal(o.Status, &status); err != nil {
 			return nil, fmt.Errorf("decode status of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 		}
 	}
-	var all, hs []usage.History
-	list(&m, "histories", v1alpha1.MaxContainerHistories, new([]v1alpha1.ContainerHistory), &all, (*mapping).history)
-	for i := range all {
-		hs = newest(hs, all[i])
-	}
-	if len(m.errs) > 0 {
-		return hs, fmt.Errorf("decode usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, errors.Join(m.errs...))
+	var hs []usage.History
+	errs := items("histories", status.Histories, v1alpha1.MaxContainerHistories, func(raw json.RawMessage) error {
+		h, err := decodeHistory(raw)
+		if err == nil {
+			hs = newest(hs, h)
+		}
+		return err
+	})
+	if len(errs) > 0 {
+		return hs, fmt.Errorf("decode usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, errors.Join(errs...))
 	}
 	return hs, nil
 }
 
-func (m *mapping) history(stored *v1alpha1.ContainerHistory, own *usage.History) {
-	same(m, &stored.Container, &own.Container)
-	same(m, &stored.Format, &own.Form)
-	m.second(&stored.Updated, &own.Updated)
-	m.seconds(&stored.LastSample, &own.LastSample)
-	same(m, &stored.Data, &own.Data)
-	m.need(own.Container != "", errNoName)
+func decodeHistory(raw json.RawMessage) (usage.History, error) {
+	var h v1alpha1.ContainerHistory
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return usage.History{}, err
+	}
+	out := usage.History{Container: h.Container, Form: h.Format, Updated: kube.Utc(h.Updated), Data: h.Data}
+	if h.LastSample != nil {
+		out.LastSample = valid(h.LastSample.Time)
+	}
+	if h.Container == "" {
+		return out, errNoName
+	}
+	return out, nil
 }
+
+var errNoName = errors.New("it names no container")
 
 // newest adds a history to those of a workload, or replaces or leaves that of the same container, whichever is newer.
 func newest(hs []usage.History, h usage.History) []usage.History {
@@ -147,9 +162,13 @@ func newest(hs []usage.History, h usage.History) []usage.History {
 
 func historyStatus(hs []usage.History) v1alpha1.UsageHistoryStatus {
 	s := v1alpha1.UsageHistoryStatus{Containers: int32(len(hs))}
-	list(&mapping{storing: true}, "histories", v1alpha1.MaxContainerHistories, &s.Histories, &hs, (*mapping).history)
-	for i := range s.Histories {
+	for i := range hs[:min(len(hs), v1alpha1.MaxContainerHistories)] {
+		h := &hs[i]
+		s.Histories = append(s.Histories, v1alpha1.ContainerHistory{Container: h.Container, Format: h.Form, Updated: metav1.NewTime(h.Updated), Data: h.Data})
 		c := &s.Histories[i]
+		if !h.LastSample.IsZero() {
+			c.LastSample = new(metav1.NewTime(h.LastSample.Truncate(time.Second)))
+		}
 		s.Size += int32(len(c.Data))
 		if s.Updated == nil || s.Updated.Before(&c.Updated) {
 			s.Updated = &c.Updated

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"reflect"
+	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/rollout"
 )
 
 // stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
@@ -25,51 +28,55 @@ func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
 }
 
-// updateStateStatus returns the status of an object, without the time and the writer. It leaves out records until the object is within
-// its limits.
-func updateStateStatus(s *ledger.State) v1alpha1.UpdateStateStatus {
-	state := *s
-	state.Acting = state.Acting[max(0, len(state.Acting)-v1alpha1.MaxActingGroups):]
-	state.Changes = state.Changes[max(0, len(state.Changes)-v1alpha1.MaxRequestChanges):]
-	var out v1alpha1.UpdateStateStatus
-	m := mapping{storing: true}
-	m.status(&out, &state)
-	spec := updateStateSpec(s.Workload)
-	for isTooLarge(&spec, &out) {
-		dropRecord(&out)
-	}
-	return out
+// A storedState is the status of an object.
+type storedState struct {
+	Updated time.Time `stored:"updated,seconds"`
+	Writer  string    `stored:"writer"`
+	ledger.State
 }
 
-// writeOverhead is the maximum size of the time and the writer in a status, in bytes of JSON.
+// writeOverhead is the maximum size of the time, the writer and the names of spec and status, in bytes of JSON.
 const writeOverhead = 512
 
-func isTooLarge(spec *v1alpha1.UpdateStateSpec, s *v1alpha1.UpdateStateStatus) bool {
-	if len(s.Pods)+len(s.MissingReplacements)+len(s.RoomShortages) == 0 && s.Evictions == nil {
-		return false
+// bounded returns a state and its stored form, without records for which an object has no room.
+func bounded(s *ledger.State) (ledger.State, []byte) {
+	out := *s
+	raw := encode(&out)
+	spec, _ := json.Marshal(updateStateSpec(s.Workload))
+	for len(spec)+len(raw) > v1alpha1.MaxUpdateStateSize-writeOverhead && dropRecord(&out) {
+		raw = encode(&out)
 	}
-	raw, err := json.Marshal(struct {
-		Spec   *v1alpha1.UpdateStateSpec   `json:"spec"`
-		Status *v1alpha1.UpdateStateStatus `json:"status"`
-	}{spec, s})
-	return err != nil || len(raw) > v1alpha1.MaxUpdateStateSize-writeOverhead
+	return out, raw
 }
 
-// dropRecord leaves out the least important record: the pod with the oldest attempt, then what is rarely needed.
-func dropRecord(s *v1alpha1.UpdateStateStatus) {
+// dropRecord leaves out the least important record: the pod with the oldest attempt, then what is rarely needed. It reports whether there
+// was one.
+func dropRecord(s *ledger.State) bool {
 	switch {
 	case len(s.Pods) > 0:
 		s.Pods = s.Pods[:len(s.Pods)-1]
-		s.OmittedPods++
-	case s.Evictions != nil && s.Evictions.Before != nil:
-		s.Evictions.Before = nil
-	case len(s.RoomShortages) > 0:
-		s.RoomShortages = s.RoomShortages[:len(s.RoomShortages)-1]
-	case len(s.MissingReplacements) > 0:
-		s.MissingReplacements = s.MissingReplacements[:len(s.MissingReplacements)-1]
+		s.Omitted++
+	case s.Eviction != nil && s.Eviction.Before != nil:
+		eviction := *s.Eviction
+		eviction.Before = nil
+		s.Eviction = &eviction
+	case len(s.Shortages) > 0:
+		s.Shortages = s.Shortages[:len(s.Shortages)-1]
+	case len(s.Replacements) > 0:
+		s.Replacements = s.Replacements[:len(s.Replacements)-1]
+	case s.Eviction != nil:
+		s.Eviction = nil
 	default:
-		s.Evictions = nil
+		return false
 	}
+	return true
+}
+
+// checksum returns a checksum of the stored form of a state.
+func checksum(raw []byte) uint64 {
+	sum := fnv.New64a()
+	_, _ = sum.Write(raw)
+	return sum.Sum64()
 }
 
 type updateStateObject struct{ storedObject[json.RawMessage] }
@@ -104,26 +111,21 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 	if len(o.Status) == 0 {
 		return out, nil
 	}
-	m := mapping{namespace: o.Metadata.Namespace}
-	if err := json.Unmarshal(o.Status, &m.parts); err != nil {
-		return out, fmt.Errorf("decode status: %w", err)
+	errs := decoder{o.Metadata.Namespace}.state(o.Status, &out)
+	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
+}
+
+// CanaryState returns the state of the canary in a status of a namespace. It is zero if there is none.
+func CanaryState(status json.RawMessage, namespace string) (out rollout.State, err error) {
+	var parts struct {
+		Canary json.RawMessage `json:"canary"`
 	}
-	m.status(new(v1alpha1.UpdateStateStatus), &out)
-	return out, errors.Join(m.errs[:min(len(m.errs), maxPartErrors)]...)
+	if err := json.Unmarshal(status, &parts); err != nil || isAbsent(parts.Canary) {
+		return out, err
+	}
+	err = decoder{namespace}.record(reflect.ValueOf(&out).Elem(), parts.Canary, false)
+	return out, err
 }
 
 // maxPartErrors bounds the errors of one object in a log message.
 const maxPartErrors = 3
-
-// updateStateSum returns a checksum of a status, without the time and the writer.
-func updateStateSum(s v1alpha1.UpdateStateStatus) uint64 {
-	s.Updated = nil
-	s.Writer = ""
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return 0
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(raw)
-	return sum.Sum64()
-}

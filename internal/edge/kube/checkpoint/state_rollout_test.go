@@ -29,10 +29,7 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 				Comparison: rollout.Comparison(phase), Throttled: 45, ThrottledBefore: 3,
 			},
 		}
-		status, err := json.Marshal(updateStateStatus(&want))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, status := bounded(&want)
 		o := updateStateObject{storedObject[json.RawMessage]{Status: status}}
 		o.Metadata.Namespace = "shop"
 		got, err := o.state(w)
@@ -44,11 +41,11 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 
 func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
 	for name, c := range map[string]struct{ status, problem string }{
-		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `unknown canary phase "Dancing"`},
-		"unknown cause":   {`{"canary":{"phase":"Held","cause":"Moon"}}`, `unknown cause "Moon"`},
-		"negative amount": {`{"canary":{"phase":"Held","before":[{"container":"app","requests":{"cpu":"-1"}}]}}`, "an amount is negative"},
+		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `decode canary: phase: unknown value "Dancing"`},
+		"unknown cause":   {`{"canary":{"phase":"Held","cause":"Moon"}}`, `decode canary: cause: unknown value "Moon"`},
+		"negative amount": {`{"canary":{"phase":"Held","before":[{"container":"app","requests":{"cpu":"-1"}}]}}`, "decode canary: before: [0]: requests: the value is negative"},
 		"not an object":   {`{"canary":7}`, "decode canary"},
-		"changes":         {`{"changes":[7,{"time":"2026-03-02T12:00:00Z","requests":{"cpu":"-1"}}]}`, "an amount is negative"},
+		"changes":         {`{"changes":[7,{"time":"2026-03-02T12:00:00Z","requests":{"cpu":"-1"}}]}`, "decode changes[1]: requests: the value is negative"},
 		"null":            {`{"canary":null,"changes":null}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,10 +81,7 @@ func (s *States) stateIn(o *updateStateObject, w cluster.Workload) ledger.State 
 		s.options.Log.Warn("Ignored parts of an UpdateState that cannot be decoded; the updater overwrites or deletes the object in the next minutes",
 			slog.String("object", o.name()), slog.Any("error", err))
 	} else {
-		var status v1alpha1.UpdateStateStatus
-		if json.Unmarshal(o.Status, &status) == nil {
-			at.sum = updateStateSum(status)
-		}
+		at.sum = checksum(encode(&state))
 	}
 	s.learn(w, at)
 	return state
@@ -107,15 +104,14 @@ func (s *States) Name(w cluster.Workload) string {
 
 // Write stores a state if it differs from the stored one, and returns whether it did. now is the time of the write in the object.
 func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) (bool, error) {
-	status := updateStateStatus(state)
-	sum := updateStateSum(status)
+	stored, raw := bounded(state)
+	sum := checksum(raw)
 	if at, ok := s.at(state.Workload); ok && at.sum == sum {
 		return false, nil
 	}
-	status.Updated = new(metav1.NewTime(now))
-	status.Writer = s.writer
+	status := encode(&storedState{now, s.writer, stored})
 	ctx, classify := s.throttle.Request(ctx)
-	if err := classify(s.store(ctx, state.Workload, stateWriter{s, state.Workload, &status, sum})); err != nil {
+	if err := classify(s.store(ctx, state.Workload, stateWriter{s, state.Workload, status, sum, len(stored.Acting) > 0})); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
@@ -124,9 +120,10 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 // A stateWriter stores the status of the object of a workload.
 type stateWriter struct {
 	*States
-	workload cluster.Workload
-	status   *v1alpha1.UpdateStateStatus
-	sum      uint64
+	workload  cluster.Workload
+	status    json.RawMessage
+	sum       uint64 // of the state
+	announces bool   // the state has announcements
 }
 
 // replace replaces the status of an object that is known, or whose creation had no answer.
@@ -157,12 +154,14 @@ func (w stateWriter) overwrite(ctx context.Context, name string, _ error) error 
 }
 
 func (w stateWriter) create(ctx context.Context, name string) error {
-	err := w.written(w.post(ctx, w.workload.Namespace, &v1alpha1.UpdateState{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindUpdateState},
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.workload.Namespace, Name: name},
-		Spec:       updateStateSpec(w.workload),
-		Status:     *w.status,
-	}))
+	object, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.KindUpdateState, "spec": updateStateSpec(w.workload), "status": w.status,
+		"metadata": map[string]string{"namespace": w.workload.Namespace, "name": name},
+	})
+	if err != nil {
+		return err
+	}
+	err = w.written(w.post(ctx, w.workload.Namespace, object))
 	if isLost(err) {
 		w.learn(w.workload, stateAt{storedAt: storedAt{name: name}})
 	}
@@ -180,7 +179,7 @@ func (w stateWriter) written(o *updateStateObject, err error) error {
 		return err
 	}
 	at := o.version()
-	if len(w.status.ActingOn) > 0 && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
+	if w.announces && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
 		err = ErrPruned
 	} else {
 		at.sum = w.sum

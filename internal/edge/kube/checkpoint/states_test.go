@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -91,8 +92,8 @@ func fullState() ledger.State {
 		},
 		Pods: []ledger.PodState{
 			{UID: "uid-4", Name: "web-1-d", Do: decision.Delete, At: noon, Attempts: 1, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.Denied}}},
-			{UID: "uid-1", Name: "web-1-a", Do: decision.Evict, Done: true, At: noon},
-			{UID: "uid-2", Name: "web-1-b", Do: decision.Resize, Done: true, At: noon, Attempts: 4, With: with},
+			{UID: "uid-1", Name: "web-1-a", Do: decision.Evict, At: noon},
+			{UID: "uid-2", Name: "web-1-b", Do: decision.Resize, At: noon, Attempts: 4, With: with},
 			{UID: "uid-3", Name: "web-1-c", Do: decision.Evict, At: noon.Add(123456 * time.Microsecond), Next: noon.Add(time.Hour), Attempts: 7, With: with,
 				Failed: &ledger.FailedState{
 					Refusal: decision.Refusal{Kind: decision.OutcomeIsUnknown, Text: "connection <reset> \x00"}, Transient: 2, Lost: noon, LostSince: noon.Add(-time.Minute),
@@ -135,13 +136,23 @@ func TestStates_written_areLoadedEqual(t *testing.T) {
 	}
 }
 
+// mostOf returns the maximum number of items of a list of a state.
+func mostOf(name string) int {
+	for _, f := range fieldsOf(reflect.TypeFor[ledger.State]()) {
+		if f.name == name {
+			return f.most
+		}
+	}
+	return 0
+}
+
 func TestStates_everyRefusalKind_hasAName(t *testing.T) {
-	seen := map[string]bool{outcomeDone: true}
-	for kind := decision.Denied; kind <= decision.OutcomeIsUnknown; kind++ {
-		if name := outcomes[kind]; name == "" || seen[name] {
+	seen := map[string]bool{"Done": true}
+	for kind := decision.Denied; kind <= decision.NotReadyInTime; kind++ {
+		if name := names[kind]; name == "" || seen[name] {
 			t.Errorf("kind %d has the name %q", kind, name)
 		}
-		seen[outcomes[kind]] = true
+		seen[names[kind]] = true
 	}
 }
 
@@ -243,7 +254,7 @@ func TestStates_hostileObjects_areIgnoredAndLogged(t *testing.T) {
 	s := newStates(t, f, StorageOptions{Ignored: []string{"ignored"}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 	got := loadStates(t, s)
 	for name := range bad {
-		if n := len(got[deployment(name)].Pods); n == 0 || n > v1alpha1.MaxPodUpdates {
+		if n := len(got[deployment(name)].Pods); n == 0 || n > mostOf("pods") {
 			t.Errorf("%s: %d pods are read", name, n)
 		}
 	}
@@ -284,19 +295,19 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 	for i := range 32 {
 		with = append(with, policy.Fitted{Container: fmt.Sprintf("%063d", i), Requests: cluster.Amounts(123456, 1<<40+1), Limits: cluster.Amounts(1234567, 1<<50+1)})
 	}
-	for i := range v1alpha1.MaxMissingReplacements {
+	for i := range mostOf("missingReplacements") {
 		r := ledger.PendingState{Controller: cluster.Workload{Group: long, Kind: long, Namespace: "shop", Name: fmt.Sprint(long[:250], i)}, Autoscaler: cluster.Key{Namespace: "shop", Name: long}}
-		for range v1alpha1.MaxEvictedPods {
+		for range 30 {
 			r.Evicted = append(r.Evicted, ledger.EvictedPod{UID: long[:36], At: noon})
 		}
 		state.Replacements = append(state.Replacements, r)
 	}
 	state.Eviction.With, state.Eviction.Before.With = with, with
 	state.Pods, state.Shortages = nil, nil
-	for i := range v1alpha1.MaxRoomShortages {
+	for i := range mostOf("roomShortages") {
 		state.Shortages = append(state.Shortages, ledger.ShortageState{UID: fmt.Sprint("uid-", i), Name: long, Since: noon, With: with})
 	}
-	for i := range v1alpha1.MaxPodUpdates {
+	for i := range mostOf("pods") {
 		state.Pods = append(state.Pods, ledger.PodState{
 			UID: fmt.Sprint("uid-", i), Name: long, Do: decision.Evict, At: noon, With: with,
 			Failed: &ledger.FailedState{Refusal: decision.Refusal{Text: strings.Repeat("\x01", 300)}, OverQuota: with},
@@ -332,22 +343,22 @@ func TestStates_manyLargeRecords_objectIsBounded(t *testing.T) {
 // The first containers and shortages of a state are stored, up to the limits of the CRD.
 func TestStates_moreRecordsThanAllowed_firstAreStored(t *testing.T) {
 	var with []policy.Fitted
-	for i := range 2 * v1alpha1.MaxRequestedSizes {
+	for i := range 2 * 32 {
 		with = append(with, policy.Fitted{Container: fmt.Sprint("c", i)})
 	}
 	state := ledger.State{Workload: deployment("web"), Eviction: &ledger.EvictionState{At: noon, With: with, Superseded: with, Previous: with}}
-	for i := range 2 * v1alpha1.MaxRoomShortages {
+	for i := range 2 * mostOf("roomShortages") {
 		state.Shortages = append(state.Shortages, ledger.ShortageState{UID: fmt.Sprint("uid-", i), Since: noon, With: with})
 	}
 	state.Pods = []ledger.PodState{{UID: "uid", Do: decision.Resize, At: noon, With: with, Failed: &ledger.FailedState{Refusal: decision.Refusal{Kind: decision.DeniedByQuota}, OverQuota: with}}}
 	f := kubetest.NewFakeAPI(t)
 	mustStore(t, newStates(t, f, StorageOptions{}), state)
 	got := loadStates(t, newStates(t, f, StorageOptions{}))[state.Workload]
-	stored := with[:v1alpha1.MaxRequestedSizes]
+	stored := with[:32]
 	for _, sizes := range []*[]policy.Fitted{&state.Eviction.With, &state.Eviction.Superseded, &state.Eviction.Previous, &state.Pods[0].With, &state.Pods[0].Failed.OverQuota} {
 		*sizes = stored
 	}
-	state.Shortages = state.Shortages[:v1alpha1.MaxRoomShortages]
+	state.Shortages = state.Shortages[:mostOf("roomShortages")]
 	for i := range state.Shortages {
 		state.Shortages[i].With = stored
 	}
@@ -482,11 +493,9 @@ func TestStates_fenceIsClosed_sendsNothing(t *testing.T) {
 }
 
 func FuzzUpdateState(f *testing.F) {
-	status := updateStateStatus(new(fullState()))
-	raw, err := json.Marshal(status)
-	if err != nil {
-		f.Fatal(err)
-	}
+	_, raw := bounded(new(fullState()))
+	f.Add(raw)
+	_, raw = bounded(new(everyField()))
 	f.Add(raw)
 	f.Add([]byte(`{"pods":[{"uid":"u","action":"Resize","outcome":"Quota","lastTime":"2026-03-01T12:00:00.000000Z","attempts":-1}]}`))
 	for _, at := range []string{"9999-12-31T23:59:59.000000-01:00", "0000-01-01T00:00:00.000000+01:00"} { // in UTC, their years have no JSON form
@@ -498,9 +507,9 @@ func FuzzUpdateState(f *testing.F) {
 		o := updateStateObject{storedObject[json.RawMessage]{Status: raw}}
 		first, _ := o.state(deployment("web"))
 		// What is accepted is stored and loaded again without an error, and is within the limits.
-		stored, err := json.Marshal(updateStateStatus(&first))
-		if err != nil {
-			t.Fatal(err)
+		_, stored := bounded(&first)
+		if !json.Valid(stored) {
+			t.Fatalf("stored is no JSON: %s", stored)
 		}
 		if len(stored) > v1alpha1.MaxUpdateStateSize {
 			t.Fatalf("%d bytes", len(stored))
@@ -517,14 +526,11 @@ func FuzzUpdateState(f *testing.F) {
 
 func BenchmarkUpdateState(b *testing.B) {
 	state := fullState()
-	raw, err := json.Marshal(updateStateStatus(&state))
-	if err != nil {
-		b.Fatal(err)
-	}
+	_, raw := bounded(&state)
 	b.Run("store", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			updateStateStatus(&state)
+			bounded(&state)
 		}
 	})
 	b.Run("load", func(b *testing.B) {

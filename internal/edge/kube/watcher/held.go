@@ -33,14 +33,8 @@ func (w *World) addHeld() {
 // heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.
 func heldSizeOf(o *kube.RawObject) heldSize {
 	var spec v1alpha1.UpdateStateSpec
-	var status struct {
-		Canary *v1alpha1.CanaryRecord `json:"canary"`
-	}
-	if json.Unmarshal(o.Spec, &spec) != nil || json.Unmarshal(o.Status, &status) != nil || status.Canary == nil || status.Canary.Phase != v1alpha1.CanaryHeld {
-		return heldSize{}
-	}
-	state, err := checkpoint.CanaryState(status.Canary, o.Namespace)
-	if err != nil {
+	state, err := checkpoint.CanaryState(o.Status, o.Namespace)
+	if err != nil || state.Phase != rollout.Held || json.Unmarshal(o.Spec, &spec) != nil {
 		return heldSize{}
 	}
 	t := spec.Target
