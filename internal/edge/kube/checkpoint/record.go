@@ -167,16 +167,17 @@ func (f *storedField) appendValue(b []byte, v reflect.Value, outer reflect.Type)
 	case reflect.Struct:
 		return appendRecord(b, v, false)
 	case reflect.Slice:
-		first, end := 0, min(v.Len(), f.most)
+		count := min(v.Len(), f.most)
+		first := 0
 		if f.last {
-			first, end = v.Len()-end, v.Len()
+			first = v.Len() - count
 		}
 		b = append(b, '[')
-		for i := first; i < end; i++ {
-			if i > first {
+		for i := range count {
+			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendRecord(b, v.Index(i), false)
+			b = appendRecord(b, v.Index(first+i), false)
 		}
 		return append(b, ']')
 	case reflect.Uint8:
