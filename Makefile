@@ -202,7 +202,8 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 
 .PHONY: backtest-nodes
 backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
-	@go run ./test/packing "$(TRACES)" default balanced cost critical busy-hours autopilot
+	@for n in memory=16Gi,cpu=4,replicas=4 memory=64Gi,cpu=16,replicas=8 memory=256Gi,cpu=64,replicas=8; do \
+		go run . backtest --trace "$(TRACES)" --recommenders default,balanced,cost,critical,busy-hours,autopilot,packed --workloads 0 -o wide --nodes $$n; done
 
 .PHONY: backtest-roles
 backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md

@@ -26,6 +26,8 @@ var callbacks = map[string]string{
 
 	"core/cluster.Pod.Total": "has no side effects: the amounts are those of the spec, of the status or of a new size, and one formula adds them up",
 
+	"core/packing.Trace.Measure": "chance, and whether to stop: a core package imports neither math/rand nor context",
+
 	"core/wording.Fill": "has no side effects: only the values that the text names are computed, from reasons and steps of other packages",
 
 	"core/recommend.Profile.Extend": "a constructor: it returns empty model state and has no side effects",

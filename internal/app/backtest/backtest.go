@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,6 +28,7 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
@@ -43,6 +45,7 @@ type Config struct {
 	Namespaces   []string
 	All          bool // all namespaces
 	Recommenders []string
+	Nodes        string
 	Timeline     string
 	Output       string
 	Since, Until string
@@ -103,7 +106,8 @@ Exit codes:
   podfit backtest --trace traces/ --recommenders default,balanced -o html > report.html
   podfit backtest --prometheus http://localhost:9090 -n shop -n web
   podfit backtest --prometheus http://localhost:9090 --all-namespaces
-  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv -o json`,
+  podfit backtest --trace traces/ --recommenders balanced --timeline requests.csv -o json
+  podfit backtest --trace usage.csv.gz --recommenders default,packed --nodes memory=64Gi,cpu=16,replicas=8`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -122,6 +126,7 @@ Exit codes:
 	f.BoolVarP(&c.All, "all-namespaces", "A", c.All, "If true, replay all namespaces. With --prometheus, this flag or --namespace is required.")
 	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
+	f.StringVar(&c.Nodes, "nodes", c.Nodes, "If non-empty, also report how many nodes of this size the requests need, and how often usage exceeds the nodes. Allocatable memory and CPU, such as memory=64Gi,cpu=16. Optionally, also pods=N: how many pods a node runs (default 110); and replicas=N: how often each recorded pod runs (default 1, at most 100).")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format of the report: table (as many columns as fit the terminal), wide (all columns), json, csv or html.")
 	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")
@@ -213,6 +218,8 @@ func (c *Config) Validate() error {
 	_, err := c.learningDays()
 	errs = append(errs, err)
 	_, _, err = c.times()
+	errs = append(errs, err)
+	_, err = c.shape()
 	return errors.Join(append(errs, err)...)
 }
 
@@ -334,10 +341,16 @@ func isFile(name string) bool {
 func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
+	shape, err := c.shape()
+	if err != nil {
+		return nil, err
+	}
 	for _, n := range c.Recommenders {
 		p, ok := recommend.BacktestProfile(n)
+		if n == packed {
+			p = recommend.Packed(shape.Memory)
+		}
 		if !ok {
-			var err error
 			if p, err = profile.ReadFile(n); err != nil {
 				return nil, err
 			}
@@ -358,7 +371,7 @@ var formats = []string{"table", "wide", "json", "csv", "html"}
 
 var reporters = map[string]func(io.Writer, *replay.Comparison, report.Options) error{
 	"table": report.WriteTable, "wide": report.WriteTable,
-	"json": func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteJSON(w, c) },
+	"json": report.WriteJSON,
 	"csv":  func(w io.Writer, c *replay.Comparison, _ report.Options) error { return report.WriteCSV(w, c) },
 	"html": report.WriteHTML,
 }
@@ -402,6 +415,14 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	}
 	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
 	options := report.Options{Workloads: c.Workloads, Width: width, AllColumns: c.Output == "wide"}
+	if c.Nodes != "" {
+		shape, _ := c.shape()                          // it is valid
+		shuffle := rand.New(rand.NewPCG(1, 1)).Shuffle // the same halves in each run
+		options.Nodes = new(packing.Of(comparison).Measure(shape, shuffle, func() bool { return ctx.Err() != nil }))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
 	if err := reporters[c.Output](out, comparison, options); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}

@@ -39,6 +39,9 @@ func writeTrace(t *testing.T, machines, days int) string {
 	return path
 }
 
+// onNodes is a size of nodes, which the profile packed requires.
+const onNodes = "memory=8Gi,cpu=2,replicas=2"
+
 // runBacktest runs the command and returns what it wrote to its output and to its timeline.
 func runBacktest(t *testing.T, args ...string) (out, timeline string) {
 	t.Helper()
@@ -66,8 +69,8 @@ func TestBacktest_parallelWorkers_giveSameResults(t *testing.T) {
 	all := strings.Join(profileNames(), ",")
 	trace := writeTrace(t, 2, 11)
 	for _, format := range []string{"json", "html"} {
-		out1, line1 := runBacktest(t, "--trace", trace, "--parallel", "1", "--output", format, "--recommenders", all)
-		out4, line4 := runBacktest(t, "--trace", trace, "--parallel", "4", "--output", format, "--recommenders", all)
+		out1, line1 := runBacktest(t, "--trace", trace, "--parallel", "1", "--output", format, "--recommenders", all, "--nodes", onNodes)
+		out4, line4 := runBacktest(t, "--trace", trace, "--parallel", "4", "--output", format, "--recommenders", all, "--nodes", onNodes)
 		if out1 != out4 || line1 != line4 {
 			t.Errorf("%s: one worker and four workers give different results", format)
 		}
@@ -108,9 +111,9 @@ func TestBacktest_truncatedTrace_givesSameRowsUntilItsEnd(t *testing.T) {
 		}
 		return out
 	}
-	_, whole := runBacktest(t, "--trace", text(math.MaxInt64), "--recommenders", all)
+	_, whole := runBacktest(t, "--trace", text(math.MaxInt64), "--recommenders", all, "--nodes", onNodes)
 	for _, cut := range []int64{begin + 60, begin + 3600 - 4, begin + late*300 - 7, begin + late*300 + 301, begin + 9*86400} {
-		_, part := runBacktest(t, "--trace", text(cut), "--recommenders", all)
+		_, part := runBacktest(t, "--trace", text(cut), "--recommenders", all, "--nodes", onNodes)
 		want, got := rows(whole, cut), rows(part, cut)
 		if len(want) < len(profileNames()) || !slices.Equal(got, want) {
 			t.Errorf("until %d: the whole trace gives\n%s\nthe shortened trace gives\n%s", cut, strings.Join(want, ""), strings.Join(got, ""))
@@ -120,9 +123,9 @@ func TestBacktest_truncatedTrace_givesSameRowsUntilItsEnd(t *testing.T) {
 
 func TestBacktest_severalRecommenders_areIndependent(t *testing.T) {
 	trace := writeTrace(t, 2, 12)
-	_, both := runBacktest(t, "--trace", trace, "--recommenders", strings.Join(profileNames(), ","))
+	_, both := runBacktest(t, "--trace", trace, "--recommenders", strings.Join(profileNames(), ","), "--nodes", onNodes)
 	for _, name := range profileNames() {
-		_, alone := runBacktest(t, "--trace", trace, "--recommenders", name)
+		_, alone := runBacktest(t, "--trace", trace, "--recommenders", name, "--nodes", onNodes)
 		var rows []string
 		for row := range strings.Lines(both) {
 			if strings.Contains(row, ","+name+",") || strings.HasPrefix(row, "time") {

@@ -31,7 +31,7 @@ var Essential = map[string]string{
 	// The history, the pools, and the form of the result.
 	"capacity": "context prometheus pool lead-time output fail-on",
 	// The usage, the recommenders, and how they are compared.
-	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning cpu-price memory-price output",
+	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning nodes cpu-price memory-price output",
 }
 
 // A FlagGroup is a group of flags in the help, separated by blanks.
@@ -79,7 +79,7 @@ var FlagGroups = []FlagGroup{
 		kube-api-qps kube-api-burst leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period
 		leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace`},
 	{"Metrics and logs", "address export-recommendations profiling log-format v log-file logtostderr alsologtostderr verbose"},
-	{"Money and comparison", "prices opencost no-money cpu-price memory-price currency oom-budget cpu-shortfall"},
+	{"Money and comparison", "prices opencost no-money nodes cpu-price memory-price currency oom-budget cpu-shortfall"},
 	{"What is shown", "at if output group-by sort top min-saving include-young workloads timeline no-color quiet"},
 	{"In pipelines", "fail-on fail-saving"},
 	{"Help", "help help-all"},

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package comparison has the algorithm that only a backtest uses, to compare others with. Its model state is not stored.
+// Package comparison has the algorithms that only a backtest uses, to compare others with. Their model state is not stored.
 package comparison
 
 import (

@@ -177,7 +177,7 @@ var stepTexts = map[derivation.StepName]stepText{
 	},
 	derivation.StepSpread: func(s *derivation.Step, res cluster.Resource) (string, string) {
 		what := fmt.Sprintf("%s of hours below %s", percent(s.Evidence.Share), peak(res, s.Evidence.Amount))
-		if s.Factor < 1.0005 {
+		if s.Factor < 1.0005 && (s.Operation == derivation.Multiply || !s.Changed) {
 			return what, "steady: no extra margin"
 		}
 		return "spiky: " + what, "so the margin is larger"
@@ -251,6 +251,7 @@ var stepTexts = map[derivation.StepName]stepText{
 	derivation.StepModel:        texts("bound of the model that cost least", "half-life {half-life}"),
 	derivation.StepModelMargin:  texts("margin of that model: {margin}", ""),
 	derivation.StepWindowMax:    texts("highest of {n days}", "{hour}"),
+	derivation.StepReserve:      texts("a part of each node stays free", ""),
 }
 
 // second is the text of a step from the highest peak towards the second highest.

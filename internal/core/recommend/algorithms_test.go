@@ -55,8 +55,8 @@ func TestComparisons_outsideOfBacktest_areNotBuiltIn(t *testing.T) {
 			t.Errorf("%s stores %d bytes, error %v", p.Name, len(data), err)
 		}
 	}
-	if len(Comparisons()) != 1 {
-		t.Errorf("%d comparison profiles, want 1", len(Comparisons()))
+	if len(Comparisons()) != 2 {
+		t.Errorf("%d comparison profiles, want 2", len(Comparisons()))
 	}
 }
 

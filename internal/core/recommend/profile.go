@@ -64,7 +64,13 @@ func Builtin(name string) (Profile, bool) { return named(Builtins(), name) }
 func Comparisons() []Profile {
 	return []Profile{
 		extended("window-max", "1.15 × the maximum of 7 days, as in many other tools", comparison.WindowMax{}),
+		Packed(0),
 	}
+}
+
+// Packed returns the comparison profile for full nodes with an amount of memory, in bytes.
+func Packed(node float64) Profile {
+	return extended("packed", "requests for full nodes (--nodes), with limits apart from requests", comparison.Packed{Memory: node})
 }
 
 // BacktestProfiles returns the built-in profiles and the comparison profiles, in the order of the help text.

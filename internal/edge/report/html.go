@@ -49,6 +49,20 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	if c.Judged() && c.Prices.Given() {
 		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
 	}
+	if r := o.Nodes; r != nil {
+		columns := nodeColumns(r)
+		titles := cluster.Each(columns, func(c *column) string { return c.title })
+		nodes := page.Section{Title: "Nodes", Text: append([]string{aboutNodes(c, r)}, culprits(r)...)}
+		if len(r.Results) > 0 {
+			nodes.Table = tableOf(c, nil, titles, func(i int) []string {
+				return cluster.Each(columns, func(c *column) string { return c.cells[i] })
+			})
+			if image := nodeFrontier(r); image != "" {
+				nodes.Charts = []page.Chart{{Image: image, Caption: "fewer nodes are to the left, fewer short nodes at the bottom"}}
+			}
+		}
+		d.Sections = append(d.Sections, nodes)
+	}
 	if s := workloadSection(c, o.Workloads); len(s.Parts) > 0 {
 		d.Sections = append(d.Sections, s)
 	}

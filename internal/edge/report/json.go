@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/replay"
 )
 
@@ -39,19 +40,20 @@ type jsonWorkload struct {
 }
 
 type jsonReport struct {
-	Source    string         `json:"trace"`
-	From      time.Time      `json:"from"`
-	To        time.Time      `json:"to"`
-	Learning  int            `json:"learning_days"`
-	Currency  string         `json:"currency,omitempty"` // of money_per_month
-	Judged    bool           `json:"judged"`             // false: no container has samples after the learning days
-	Budget    float64        `json:"oom_budget"`         // share of days above the memory request that the winner may have
-	Chosen    bool           `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
-	Shortfall float64        `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
-	Best      string         `json:"best,omitempty"`
-	Tied      []string       `json:"tied,omitempty"`
-	Total     []jsonOutcome  `json:"recommenders"`
-	Workloads []jsonWorkload `json:"workloads"`
+	Source    string          `json:"trace"`
+	From      time.Time       `json:"from"`
+	To        time.Time       `json:"to"`
+	Learning  int             `json:"learning_days"`
+	Currency  string          `json:"currency,omitempty"` // of money_per_month
+	Judged    bool            `json:"judged"`             // false: no container has samples after the learning days
+	Budget    float64         `json:"oom_budget"`         // share of days above the memory request that the winner may have
+	Chosen    bool            `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
+	Shortfall float64         `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
+	Best      string          `json:"best,omitempty"`
+	Tied      []string        `json:"tied,omitempty"`
+	Total     []jsonOutcome   `json:"recommenders"`
+	Workloads []jsonWorkload  `json:"workloads"`
+	Nodes     *packing.Report `json:"nodes,omitempty"` // with --nodes
 }
 
 // jsonOutcomes converts one outcome per recommender. A resource that was not measured is left out.
@@ -74,10 +76,10 @@ func jsonOutcomes(c *replay.Comparison, outcomes []replay.Outcome) []jsonOutcome
 }
 
 // WriteJSON writes the report as one JSON object.
-func WriteJSON(w io.Writer, c *replay.Comparison) error {
+func WriteJSON(w io.Writer, c *replay.Comparison, o Options) error {
 	report := jsonReport{
 		Source: c.Source, From: c.From, To: c.To, Learning: c.Learning, Currency: c.Prices.Currency,
-		Judged: c.Judged(),
+		Judged: c.Judged(), Nodes: o.Nodes,
 		Budget: c.Tolerance.DaysAbove, Chosen: c.BudgetChosen, Shortfall: c.Tolerance.Shortfall,
 		Total: jsonOutcomes(c, c.Total), Workloads: make([]jsonWorkload, len(c.Workloads)),
 	}

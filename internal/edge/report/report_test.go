@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/look/chart"
@@ -136,7 +137,7 @@ var formats = map[string]func(io.Writer, *replay.Comparison, Options) error{
 		return WriteTable(w, c, o)
 	},
 	"page.html":    WriteHTML,
-	"report.json":  func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteJSON(w, c) },
+	"report.json":  WriteJSON,
 	"report.csv":   func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteCSV(w, c) },
 	"timeline.csv": func(w io.Writer, c *replay.Comparison, _ Options) error { return WriteTimeline(w, c) },
 }
@@ -172,6 +173,57 @@ func golden(t *testing.T, name, got string) {
 func TestWrite_fixedFigures_matchGoldenFile(t *testing.T) {
 	for _, format := range []string{"table.txt", "report.json", "report.csv", "timeline.csv"} {
 		golden(t, format, written(t, format, fixture(), Options{Workloads: -1}))
+	}
+}
+
+func TestWrite_nodes_matchGoldenFile(t *testing.T) {
+	nodes := &packing.Report{
+		Shape: packing.Shape{CPU: 16, Memory: 64 << 30, Pods: 110, Copies: 8}, Days: 20, Pods: 464, LeftOut: []string{"shop/Deployment/giant"},
+		Results: []packing.Result{
+			{Recommender: "default", Nodes: 7.5, FirstFit: 12.5, DayMaximum: 8, Ratio: 1, RatioFrom: 1, RatioTo: 1, NodeDays: 150, Short: new(0.0), ShortFit: new(0.0), ShortTo: new(0.0077), Saturated: new(0.0), KillFreeProportional: new(0.9888), KillFreePeaks: new(0.9939)},
+			{
+				Recommender: "cost", Nodes: 4.6, FirstFit: 8, DayMaximum: 4.7, Ratio: 0.62, RatioFrom: 0.54, RatioTo: 0.76, NodeDays: 92, TooLarge: 8, Short: new(0.011), ShortFit: new(0.0), ShortTo: new(0.0376), Saturated: new(0.0068),
+				KillFreeProportional: new(0.7116), Culprits: []packing.Culprit{{Workload: "shop/Deployment/web", NodeDays: 1}},
+			},
+		},
+	}
+	for _, format := range []string{"table.txt", "wide.txt", "report.json"} {
+		golden(t, "nodes-"+format, written(t, format, fixture(), Options{Width: 80, Nodes: nodes}))
+	}
+	page := written(t, "page.html", fixture(), Options{Nodes: nodes})
+	for _, want := range []string{"464 pods", "0.54–0.76", "nodes against short nodes", "node-days short, %", "shop/Deployment/web (1 node-day)"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not contain %q", want)
+		}
+	}
+}
+
+func TestAboutNodes_eachShapeAndReason_isNamed(t *testing.T) {
+	c := &replay.Comparison{Workloads: make([]replay.WorkloadResult, 1)}
+	small := packing.Shape{CPU: 0.01, Memory: 1 << 30, Pods: 110, Copies: 1}
+	result := packing.Result{Recommender: "default", Nodes: 1, Ratio: 1}
+	for want, r := range map[string]*packing.Report{
+		"nodes of 1.00 GiB and 10m, for 1 pod on 2 days":                              {Shape: small, Pods: 1, Days: 2, Results: []packing.Result{result}},
+		"for 0 pods on 0 days; there is no full day in UTC after the learning days":   {Shape: small},
+		"more than half of a node: 1 workload; no pod was measured":                   {Shape: small, LeftOut: []string{"web"}},
+		"because samples are more than an hour apart: 1 workload":                     {Shape: small, Sparse: 1, Results: []packing.Result{result}},
+		"1.00 GiB, 4.00 cores and 20 pods, for 12 pods (4 replicas of each) on 3 day": {Shape: packing.Shape{CPU: 4, Memory: 1 << 30, Pods: 20, Copies: 4}, Pods: 12, Days: 3},
+	} {
+		if got := aboutNodes(c, r); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+	unknown := &packing.Report{Shape: small, Pods: 1, Days: 2, Results: []packing.Result{result}}
+	if image := nodeFrontier(unknown); image != "" {
+		t.Errorf("a picture without samples of memory: %s", image)
+	}
+	text := written(t, "wide.txt", fixture(), Options{Nodes: unknown})
+	if strings.Count(text, "–") < 6 {
+		t.Errorf("unknown figures are not shown as dashes:\n%s", text)
+	}
+	unknown.Results[0].Short = new(0.0)
+	if image := string(nodeFrontier(unknown)); !strings.Contains(image, ">0.5<") && !strings.Contains(image, ">1<") {
+		t.Errorf("the axis has no number above 0: %s", image)
 	}
 }
 

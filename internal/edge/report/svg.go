@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look/chart"
@@ -23,42 +24,46 @@ func colour(i int) string { return fmt.Sprintf("d%d", i%9) }
 // frontier draws waste (x) against risk (y), with one dot per recommender.
 func frontier(c *replay.Comparison, res cluster.Resource) template.HTML {
 	points := make([]chart.Point, len(c.Total))
+	for i, outcome := range c.Total {
+		s := summary(outcome, res)
+		points[i] = chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
+		if res == cluster.CPU {
+			points[i] = chart.Point{X: s.Footprint, Y: s.Above}
+		}
+	}
+	names := cluster.Each(c.Recommenders, func(p *recommend.Profile) string { return p.Name })
+	if res == cluster.CPU {
+		return dots("waste against risk, "+res.String(), "requested CPU, cores", "samples above the request per day", 0, names, points)
+	}
+	return dots("waste against risk, "+res.String(), "mean relative slack of memory", "days above the request, %", math.Inf(-1), names, points)
+}
+
+// dots draws one dot with a name per recommender. The x axis begins at least at a value.
+func dots(title, xTitle, yTitle string, least float64, names []string, points []chart.Point) template.HTML {
 	minX := math.Inf(1)
 	maxX := math.Inf(-1)
 	maxY := 0.0
-	for i, outcome := range c.Total {
-		s := summary(outcome, res)
-		p := chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
-		if res == cluster.CPU {
-			p = chart.Point{X: s.Footprint, Y: s.Above}
-		}
-		points[i] = p
+	longest := 0
+	for i, p := range points {
 		minX = min(minX, p.X)
 		maxX = max(maxX, p.X)
 		maxY = max(maxY, p.Y)
+		longest = max(longest, len(names[i]))
+	}
+	if maxY == 0 {
+		maxY = 1 // an axis with different numbers
 	}
 	// The differences between recommenders matter, so the x axis starts near the smallest value and not at 0.
 	room := 0.25*(maxX-minX) + 0.05*math.Abs(maxX) + 1e-9
-	f := chart.Frame{Left: 60, Top: 12, Width: 420, Height: 250, X0: minX - room, X1: maxX + room, Y0: -0.1 * maxY, Y1: maxY*1.15 + 1e-9}
-	xTitle := "mean relative slack of memory"
-	yTitle := "days above the request, %"
-	if res == cluster.CPU {
-		f.X0 = max(f.X0, 0)
-		xTitle = "requested CPU, cores"
-		yTitle = "samples above the request per day"
-	}
-	longest := 0
-	for _, recommender := range c.Recommenders {
-		longest = max(longest, len(recommender.Name))
-	}
-	image := chart.New(f.Left+f.Width+20+letterWidth*float64(longest), 310, "", "waste against risk, "+res.String(), f)
+	f := chart.Frame{Left: 60, Top: 12, Width: 420, Height: 250, X0: max(minX-room, least), X1: maxX + room, Y0: -0.1 * maxY, Y1: maxY*1.15 + 1e-9}
+	image := chart.New(f.Left+f.Width+20+letterWidth*float64(longest), 310, "", title, f)
 	image.Grid(chart.Ticks(f.X0, f.X1, 6), chart.Ticks(0, f.Y1, 4), chart.Number, chart.Number)
 	image.Text(f.Left+f.Width/2, f.Top+f.Height+38, "middle", xTitle)
 	image.Put(`<text transform="translate(14 %.1f) rotate(-90)" class="middle">%s</text>`, f.Top+f.Height/2, yTitle)
 	for i, y := range labels(f, points) {
 		image.Put(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, f.X(points[i].X), f.Left+f.Width+10, f.Y(points[i].Y), y-4)
 		image.Put(`<circle cx="%.1f" cy="%.1f" r="6" class="point %s"/>`, f.X(points[i].X), f.Y(points[i].Y), colour(i))
-		image.Text(f.Left+f.Width+14, y, "name "+colour(i), c.Recommenders[i].Name)
+		image.Text(f.Left+f.Width+14, y, "name "+colour(i), names[i])
 	}
 	return image.HTML()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
@@ -26,9 +27,10 @@ import (
 
 // Options control how much a report shows.
 type Options struct {
-	Workloads  int  // how many workloads the table and the HTML page show at most; negative: all
-	Width      int  // columns of the terminal, for the table; 0: unlimited
-	AllColumns bool // tables are as wide as they need, whatever Width is
+	Workloads  int             // how many workloads the table and the HTML page show at most; negative: all
+	Width      int             // columns of the terminal, for the table; 0: unlimited
+	AllColumns bool            // tables are as wide as they need, whatever Width is
+	Nodes      *packing.Report // of the nodes that the requests need; may be nil
 }
 
 // titleWidth is the width at which column titles are wrapped. No word of them is longer.
@@ -66,6 +68,15 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 	}
 	if c.Judged() && len(c.Recommenders) > 1 {
 		p.line("%s", wins(c))
+	}
+	if o.Nodes != nil {
+		p.line("")
+		p.line("%s", aboutNodes(c, o.Nodes))
+		names := column{title: "nodes", cells: cluster.Each(o.Nodes.Results, func(r *packing.Result) string { return "  " + r.Recommender })}
+		p.table(names, nodeColumns(o.Nodes))
+		for _, sentence := range culprits(o.Nodes) {
+			p.line("%s", sentence)
+		}
 	}
 	if c.Judged() && o.Workloads != 0 {
 		p.line("")
