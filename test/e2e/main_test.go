@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -92,7 +93,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	}
 	shared = w
 	code = m.Run()
-	return code, w.last(ctx)
+	return code, errors.Join(w.last(ctx), w.checkRights())
 }
 
 // The intervals are short to keep the tests short. All flags that affect sizes and disruption have their defaults.

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func newSmallWorld(t *testing.T, o bed.Options, flags ...string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Down(); err != nil {
+		if err := errors.Join(w.checkRights(), w.Down()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +18,20 @@ import (
 	"podfit.dev/podfit/test/e2e/invariant"
 )
 
+// accounts are podfit's service accounts.
+var accounts = []string{"vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"}
+
 // auditPolicy logs what the invariants need: all writes of podfit except events, the creation of pods by any user, and every
-// write to a VPA with its response. Requests for configmaps of markNamespace mark positions in the log.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+// write to a VPA with its response. For Rights it logs podfit's other requests without their bodies. Requests for configmaps of
+// markNamespace mark positions in the log.
+var auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
+omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
+- level: Metadata
+` + auditedUsers + `
+  resources: [{group: "", resources: [events]}, {group: events.k8s.io}]
 - level: None
   resources: [{group: "", resources: [events]}, {group: events.k8s.io}]
 - level: Metadata
@@ -34,11 +42,7 @@ rules:
   verbs: [create, update, patch, delete, deletecollection]
   resources: [{group: autoscaling.k8s.io, resources: [verticalpodautoscalers, verticalpodautoscalers/status]}]
 - level: Request
-  users:
-  - system:serviceaccount:` + Namespace + `:vpa-recommender
-  - system:serviceaccount:` + Namespace + `:vpa-updater
-  - system:serviceaccount:` + Namespace + `:vpa-admission-controller
-  - system:serviceaccount:` + Namespace + `:podfit
+` + auditedUsers + `
   verbs: [create, update, patch, delete, deletecollection]
 - level: Request
   verbs: [create]
@@ -47,8 +51,22 @@ rules:
   verbs: [get]
   namespaces: [` + markNamespace + `]
   resources: [{group: "", resources: [configmaps]}]
+- level: Metadata
+` + auditedUsers + `
 - level: None
 `
+
+// auditedUsers is the part of a rule that restricts it to podfit's service accounts.
+var auditedUsers = "  users: [" + strings.Join(userNames(), ", ") + "]"
+
+func userNames() (out []string) {
+	for _, a := range accounts {
+		out = append(out, `"`+accountPrefix+a+`"`)
+	}
+	return out
+}
+
+const accountPrefix = "system:serviceaccount:" + Namespace + ":"
 
 // markNamespace does not exist. A request for an object in it adds a line to the audit log.
 const markNamespace = "podfit-audit-mark"
@@ -60,7 +78,7 @@ type auditLine struct {
 		Username string
 		Extra    map[string][]string
 	}
-	ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
+	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus struct {
 		Code    int
 		Message string
@@ -90,6 +108,8 @@ func (f *auditFacts) add(line []byte) error {
 	case a.ObjectRef.Namespace == markNamespace:
 		f.mark = a.ObjectRef.Name
 		return nil
+	case !slices.Contains(writing, a.Verb), a.ObjectRef.Resource == "events":
+		return nil
 	case a.ObjectRef.Resource == vpav1.ResourceAutoscalers:
 		if err := f.addAutoscaler(&a); err != nil {
 			return err
@@ -103,9 +123,12 @@ func (f *auditFacts) add(line []byte) error {
 	return nil
 }
 
+// writing are the verbs of writes.
+var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
+
 // account returns the name of one of podfit's service accounts, or a user's whole name.
 func (a *auditLine) account() string {
-	return strings.TrimPrefix(a.User.Username, "system:serviceaccount:"+Namespace+":")
+	return strings.TrimPrefix(a.User.Username, accountPrefix)
 }
 
 // process returns an identifier of the token of a request. Every process of the test bed has its own token.

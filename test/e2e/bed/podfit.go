@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -84,40 +83,18 @@ func installed(o *unstructured.Unstructured) bool {
 // Install applies podfit's CRDs, service accounts, RBAC rules and webhook objects from deploy/, the files that users install, with the
 // additional rights of deploy/rights.
 func (k *Kube) Install(ctx context.Context, deploy string) error {
-	var crds, rest []*unstructured.Unstructured
-	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if path != deploy && d.Name() != "crds" && !strings.HasPrefix(path, filepath.Join(deploy, "rights")) { // other folders are charts and examples
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		objects, err := Parse(b)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		for _, o := range objects {
-			switch {
-			case o.GetKind() == "CustomResourceDefinition":
-				crds = append(crds, o)
-			case installed(o):
-				rest = append(rest, o)
-			}
-		}
-		return nil
-	})
+	all, err := Manifests(deploy)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", deploy, err)
+		return err
+	}
+	var crds, rest []*unstructured.Unstructured
+	for _, o := range all {
+		switch {
+		case o.GetKind() == "CustomResourceDefinition":
+			crds = append(crds, o)
+		case installed(o):
+			rest = append(rest, o)
+		}
 	}
 	if err := k.Apply(ctx, Namespace, append(crds, rest...)...); err != nil {
 		return err
