@@ -115,6 +115,10 @@ test-worlds: ## Simulate 10,000 random clusters where replacements do not get th
 	@$(STEP) "10,000 simulated clusters" env PODFIT_DIFFERENTIAL=100 CGO_ENABLED=0 go -C test/differential test -vet=off -trimpath -count=1 \
 		-timeout 2h -v -run '^TestUpdater_replacementsAreNotSized' ./behaviour
 
+.PHONY: faults
+faults: build localcluster ## Inject one fault after the other into a local cluster, and report how soon podfit works again (35 minutes)
+	@$(STEP) "faults" env PODFIT_FAULTS=1 CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 2h -v -run '^TestFaults_' .
+
 # What takes too long for each change.
 .PHONY: nightly
 nightly: test-nightly test-race test-bigendian test-clock test-worlds fuzz ## Run the checks that take too long for each change

@@ -23,8 +23,10 @@ import (
 // at any speed of the machine.
 type Gate struct {
 	// Answer may change or delay an answer of the API server; nil for none. It is set before the component starts, and called concurrently.
-	// Leases are answered in JSON.
+	// Leases and metrics are answered in JSON.
 	Answer func(*http.Response) error
+	// Refuse may answer a request in place of the API server, which then does not get it; nil for none.
+	Refuse func(http.ResponseWriter, *http.Request) bool
 
 	server *httptest.Server
 }
@@ -49,7 +51,7 @@ func (c *Cluster) NewGate(stored func(*http.Request)) (*Gate, error) {
 		Transport: transport, FlushInterval: -1, // events of a watch are forwarded at once
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			if g.Answer != nil && strings.Contains(r.In.URL.Path, "/leases/") {
+			if path := r.In.URL.Path; g.Answer != nil && (strings.Contains(path, "/leases/") || strings.HasPrefix(path, "/apis/metrics.k8s.io/")) {
 				r.Out.Header.Set("Accept", "application/json")
 				r.Out.Header.Del("Accept-Encoding")
 			}
@@ -68,8 +70,13 @@ func (c *Cluster) NewGate(stored func(*http.Request)) (*Gate, error) {
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // also if the component has ended
 	}
-	server := httptest.NewUnstartedServer(proxy)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a component that is killed while it connects is no error
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.Refuse == nil || !g.Refuse(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // a component that is killed while it connects is no error
+	server.Config.ErrorLog = proxy.ErrorLog
 	server.StartTLS()
 	g.server = server
 	return g, nil
