@@ -144,12 +144,12 @@ var conditionMessages = []conditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionOOMKillLoop, Status: watcher.True, Reason: v1alpha1.ReasonLimitFixed,
-		Meaning: "A container is OOM-killed repeatedly at its memory limit, which is not changed because of `controlledValues: RequestsOnly`.",
-		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA.",
+		Meaning: "A container is OOM-killed repeatedly at its memory limit, which is not changed because of `controlledValues: RequestsOnly` or the rule `keep` for memory limits.",
+		Remedy:  "Raise the memory limit in the pod template, or set `controlledValues: RequestsAndLimits` in the VPA and another rule than `keep` ([limits.md](limits.md)).",
 	},
 	{
 		Type: v1alpha1.ConditionAnnotationInvalid, Status: watcher.True, Reason: v1alpha1.ReasonInvalid,
-		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, CPU limits or startup boosts is invalid. The message names the annotation and the mistake. The updater sets the condition.",
+		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, limits or startup boosts is invalid. The message names the annotation and the mistake. The updater sets the condition.",
 		Remedy:  "Correct the annotation. See [rollout.md](rollout.md), [runtimes.md](runtimes.md), [limits.md](limits.md) and [startup.md](startup.md) for the form.",
 	},
 	{

@@ -14,12 +14,12 @@ import (
 // A MemoryLimitKind is how the memory limit of a container is determined, as the end of a sentence that begins with the limit.
 type MemoryLimitKind string
 
-// The kinds. With the last ones the limit keeps its ratio to the request although the rule is another one.
+// The kinds. With the last ones, a process leaves the limit in its ratio to the request although the rule is another one.
 const (
 	LimitInProportion MemoryLimitKind = ""
 	LimitUnchanged    MemoryLimitKind = "stays as it is"
 	LimitOfPolicy     MemoryLimitKind = "stays as it is, because controlledValues of the container policy is RequestsOnly"
-	LimitByPeaks      MemoryLimitKind = "follows the highest usage of 14 days: twice as much, at least 1 GiB more, within maxAllowed, the LimitRange and the node. " +
+	LimitByPeaks      MemoryLimitKind = "follows the highest usage of 14 days: twice as much, at least 1 GiB more, within minAllowed, maxAllowed, the LimitRange and the node. " +
 		"It does not fall in the first 14 days"
 	LimitOfGuaranteed  MemoryLimitKind = "keeps its ratio to the request: with another one, the QoS class of the pod would not be Guaranteed"
 	LimitOfRuntime     MemoryLimitKind = "keeps its ratio to the request: the language runtime sizes its heap by the limit"
@@ -27,7 +27,7 @@ const (
 	LimitOfPodRange    MemoryLimitKind = "keeps its ratio to the request: a LimitRange bounds the memory of the pod as a whole"
 	LimitLeftToHPA     MemoryLimitKind = "is not changed, because a HorizontalPodAutoscaler scales the workload by the memory request"
 	LimitOfQuota       MemoryLimitKind = "keeps its ratio to the request: a ResourceQuota of the namespace bounds limits.memory"
-	LimitQuotasUnknown MemoryLimitKind = "keeps its ratio to the request for a process that cannot read the ResourceQuotas of the namespace, as this one"
+	LimitQuotasUnknown MemoryLimitKind = "is not known: this command cannot read the ResourceQuotas of the namespace"
 	LimitPeaksUnknown  MemoryLimitKind = "keeps its ratio to the request: the highest usage is not known yet"
 )
 

@@ -22,6 +22,11 @@ func TestWhy_cpuLimitsRemoved_saysWhatNewPodsGet(t *testing.T) {
 			func(s *Sizing) { s.Limits.Range.Container.Default = cluster.Resources{}.Set(cluster.CPU, 900) },
 			"new pods keep the CPU limit: a LimitRange adds a default cpu limit",
 		},
+		// The admission controller may know them.
+		"quotas that this command cannot read": {
+			func(s *Sizing) { s.Limits.QuotasUnknown = true },
+			"it is not known whether new pods keep the CPU limit: this command cannot read the ResourceQuotas of the namespace",
+		},
 		"no limit": {func(s *Sizing) { s.Pod.Containers[0].Limits = cluster.Resources{} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,11 +60,11 @@ func TestWhy_memoryLimitRule_saysWhatDeterminesTheLimit(t *testing.T) {
 		change func(*Sizing)
 		want   string
 	}{
-		"peaks": {func(*Sizing) {}, "the memory limit follows the highest usage of 14 days: twice as much, at least 1 GiB more, within maxAllowed, the LimitRange and the node. It does not fall in the first 14 days"},
+		"peaks": {func(*Sizing) {}, "the memory limit follows the highest usage of 14 days: twice as much, at least 1 GiB more, within minAllowed, maxAllowed, the LimitRange and the node. It does not fall in the first 14 days"},
 		"keep":  {func(s *Sizing) { s.Autoscaler.MemoryLimits = cluster.LimitRule{Keep: true} }, "the memory limit stays as it is"},
 		"quotas": {
 			func(s *Sizing) { s.Limits.QuotasUnknown = true },
-			"the memory limit keeps its ratio to the request for a process that cannot read the ResourceQuotas of the namespace, as this one",
+			"the memory limit is not known: this command cannot read the ResourceQuotas of the namespace",
 		},
 	} {
 		s := cartScene()
@@ -108,6 +113,21 @@ func TestWhy_limitsAreNotControlled_saysWhyTheRuleDoesNotApply(t *testing.T) {
 	for _, w := range WhyOf(&s.Sizing) {
 		if w.Resource == cluster.Memory && w.limitLine() == (Line{}) {
 			t.Errorf("no line about the rule, and %q", w.sizeLine().What)
+		}
+	}
+}
+
+func TestWhy_quotasAreNotReadable_proportionIsNotClaimed(t *testing.T) {
+	s := cartScene()
+	s.Autoscaler.Horizontal = nil
+	s.Autoscaler.MemoryLimits.Peaks = true
+	s.Limits.QuotasUnknown = true
+	own := &s.Pod.Containers[0]
+	s.Autoscaler.Advice = []cluster.Advice{{Container: own.Name, MemoryLimit: 3 << 30}}
+	own.Limits = own.Limits.Set(cluster.Memory, own.Requests.Memory+1<<29)
+	for _, w := range WhyOf(&s.Sizing) {
+		if size := w.sizeLine().What; w.Resource == cluster.Memory && !strings.HasSuffix(size, ", if in proportion") {
+			t.Errorf("%q, and %q", size, w.limitLine().What)
 		}
 	}
 }

@@ -367,7 +367,11 @@ func (w *Why) sizeLine() Line {
 		texts = append(texts, fmt.Sprintf("limit stays %s, by the policy", limit))
 	case w.Present.HasLimit && w.Present.Limit != w.Size.Limit:
 		text := fmt.Sprintf("limit %s → %s", wording.Figure(w.Resource, float64(w.Present.Limit)), limit)
-		if w.Limits.Memory != policy.LimitByPeaks {
+		switch w.Limits.Memory {
+		case policy.LimitByPeaks:
+		case policy.LimitQuotasUnknown:
+			text += ", if in proportion"
+		default:
 			text += ", in proportion"
 		}
 		texts = append(texts, text)
@@ -414,7 +418,11 @@ func (w *Why) limitLine() Line {
 	if i < 0 {
 		return Line{}
 	}
-	return Line{What: "new pods keep the CPU limit: " + w.Limits.CPU.Kept[i].Why(), Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
+	what := "new pods keep the CPU limit: " + w.Limits.CPU.Kept[i].Why()
+	if w.Limits.CPU.Kept[i].Kind == policy.KeptForUnknownQuota { // the admission controller may know them
+		what = "it is not known whether new pods keep the CPU limit: this command cannot read the ResourceQuotas of the namespace"
+	}
+	return Line{What: what, Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}
 }
 
 // horizontalLine is the line about an HPA that scales by the request.

@@ -40,7 +40,7 @@ func aboutNodes(c *replay.Comparison, r *packing.Report) string {
 		}
 	}
 	if len(large) > 0 {
-		about += "; most pods on one day that request more than a node, and count as one node each: " + strings.Join(large, ", ")
+		about += "; pods that request more than a node count as one node each; the most on one day: " + strings.Join(large, ", ")
 	}
 	switch {
 	case len(r.Results) > 0:
