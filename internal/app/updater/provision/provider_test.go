@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/headroom"
 )
 
 // While a ProvisioningRequest has no answer, it is read every ten seconds and not at the interval.
@@ -83,4 +84,84 @@ func TestCapacityProvider_oneRequest_isReadEveryTenSeconds(t *testing.T) {
 		t.Errorf("after a failed read, %d are known, want the last one", len(p.found))
 	}
 	pass(requestsInterval, 6, "a failed read is repeated")
+}
+
+// answeringClient says whether requests of its kind can be created.
+type answeringClient struct {
+	problem string
+	err     error
+	asked   int
+}
+
+func (c *answeringClient) Available(context.Context, bool) (string, error) {
+	c.asked++
+	return c.problem, c.err
+}
+
+func (c *answeringClient) Create(context.Context, *cluster.Pod, cluster.Resources) error { return nil }
+
+func (c *answeringClient) Delete(context.Context, *cluster.CapacityRequest) error { return nil }
+
+// Until it is known whether placeholder pods can be created, no pod is evicted whose replacement has no room, and no ProvisioningRequest is
+// created. Later, the last answer applies while the API server gives none.
+func TestCapacityProvider_apiServerDoesNotAnswer_lastAnswerApplies(t *testing.T) {
+	unanswered := errors.New("timeout")
+	pods := &answeringClient{err: unanswered}
+	requests := &answeringClient{err: unanswered}
+	p := New(false, false, slog.New(slog.DiscardHandler))
+	p.Use(map[cluster.RequestKind]Client{cluster.PlaceholderPod: pods, cluster.ProvisioningRequest: requests}, &countedRequests{})
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	check := func(after time.Duration, want headroom.Provider, found, asked int, what string) {
+		t.Helper()
+		now = now.Add(after)
+		got, list := p.Check(t.Context(), now)
+		if want |= headroom.NoProvider; got != want || len(list) != found {
+			t.Errorf("%s: asks by %v, found %d requests; want %v, %d", what, got, len(list), want, found)
+		}
+		if pods.asked != asked || requests.asked != asked {
+			t.Errorf("%s: checked %d and %d times, want %d", what, pods.asked, requests.asked, asked)
+		}
+	}
+	check(0, headroom.PlaceholderPods, 0, 1, "no answer yet")
+	pods.err, requests.err = nil, nil
+	check(time.Second, headroom.PlaceholderPods, 0, 1, "a second later")
+	check(requestsInterval, headroom.PlaceholderPods|headroom.ProvisioningRequests, 1, 2, "both can be created")
+	pods.err, requests.err = unanswered, unanswered
+	check(providerInterval, headroom.PlaceholderPods|headroom.ProvisioningRequests, 1, 3, "no answer any more")
+	pods.err, requests.err = nil, nil
+	pods.problem, requests.problem = "forbidden", "not served"
+	check(providerInterval, headroom.NoProvider, 0, 4, "neither can be created")
+	requests.problem = ""
+	check(-time.Hour, headroom.ProvisioningRequests, 1, 5, "the clock went backwards")
+}
+
+// After the feature was switched off, ProvisioningRequests are read until none is left.
+func TestCapacityProvider_isOff_readsUntilNoRequestIsLeft(t *testing.T) {
+	client := &answeringClient{err: errors.New("timeout")}
+	requests := &leftRequests{left: 1}
+	p := New(true, false, slog.New(slog.DiscardHandler))
+	p.Use(map[cluster.RequestKind]Client{cluster.ProvisioningRequest: client}, requests)
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	check := func(found, reads int, what string) {
+		t.Helper()
+		now = now.Add(providerInterval)
+		got, list := p.Check(t.Context(), now)
+		if got != headroom.NotAsked || len(list) != found || requests.reads != reads {
+			t.Errorf("%s: asks by %v, found %d requests in %d reads; want %v, %d in %d", what, got, len(list), requests.reads, headroom.NotAsked, found, reads)
+		}
+	}
+	check(0, 0, "not known whether they are served")
+	client.err = nil
+	check(1, 1, "one is left")
+	requests.left = 0
+	check(0, 2, "it was deleted")
+	check(0, 2, "none is left")
+}
+
+// leftRequests are ProvisioningRequests that an updater before has created.
+type leftRequests struct{ left, reads int }
+
+func (r *leftRequests) List(context.Context) ([]cluster.CapacityRequest, error) {
+	r.reads++
+	return make([]cluster.CapacityRequest, r.left), nil
 }
