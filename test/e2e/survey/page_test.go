@@ -83,7 +83,7 @@ func writeUsage(t *testing.T, url string, from, end time.Time) {
 		if at.Before(from.Add(24 * time.Hour)) {
 			all = append(all, some(1)...)
 		}
-		send(t, url, all, from, at, at.Add(time.Hour))
+		send(t, url, all, from, at, cluster.Earliest(at.Add(time.Hour), end.Add(interval))) // Prometheus accepts no samples of the future
 	}
 }
 
