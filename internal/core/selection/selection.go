@@ -81,7 +81,8 @@ func (s *Selector) Judge(d *decision.Decision) {
 		d.Wanted = v.Wanted
 		d.Reason = v.Instead
 		d.Priority = v.Priority
-		if rest, incomplete := s.Occupancy.Incomplete(d); incomplete && d.Wanted.Code == decision.Fits {
+		isInBounds := d.Wanted.Code == decision.Fits || d.Wanted.Code == decision.Drifted
+		if rest, incomplete := s.Occupancy.Incomplete(d); incomplete && isInBounds {
 			d.Wanted = rest
 		}
 		s.judgeLargerNode(d, &v)

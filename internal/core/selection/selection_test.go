@@ -161,6 +161,15 @@ func TestSelector_judge_whetherAPodShouldChange(t *testing.T) {
 			d.Autoscaler.Advice[0] = adviceOf(150, 1<<30)
 			s.Ledger.Done(noon, ledger.Attempt{Pod: d.Pod, Do: decision.Resize, Part: true})
 		}}, wanted: decision.Incomplete},
+		"has a part of its increase, and is old": {change: []func(*Selector, *decision.Decision){func(s *Selector, d *decision.Decision) {
+			d.Autoscaler.Advice[0] = adviceOf(150, 1<<30)
+			d.Pod.Started = noon.Add(-48 * time.Hour)
+			s.Ledger.Done(noon, ledger.Attempt{Pod: d.Pod, Do: decision.Resize, Part: true})
+		}}, wanted: decision.Incomplete},
+		"is old": {change: []func(*Selector, *decision.Decision){func(_ *Selector, d *decision.Decision) {
+			d.Autoscaler.Advice[0] = adviceOf(150, 1<<30)
+			d.Pod.Started = noon.Add(-48 * time.Hour)
+		}}, wanted: decision.Drifted},
 		"size was reverted": {change: []func(*Selector, *decision.Decision){func(s *Selector, d *decision.Decision) {
 			d.Autoscaler.Canary.On = true
 			size := []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<30)}}

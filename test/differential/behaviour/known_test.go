@@ -77,6 +77,18 @@ var known = map[string]*world{
 	"new pods never have the recommended size, and are unschedulable": {Minutes: 24 * 60, Min: 2, Nodes: 1, Node: size{16000, 4096}, Workloads: []workload{
 		shrink("Recreate", 5).with(func(w *workload) { w.Unsized = &window{} }),
 	}},
+	// A pod that has most of an increase is within its bounds, and is not evicted for the rest, although it is old and differs by more than a tenth.
+	"an old pod has a part of an increase, and its replacement would have no room": {
+		Minutes: 120, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Nodes: 1, Node: size{16000, 4096}, Workloads: []workload{
+			shrink("Recreate", 3).with(func(w *workload) {
+				w.Limits, w.Grace, w.Resizing, w.Unsized, w.OOM = "same", 1, resizing{How: "infeasible", For: 3}, &window{To: 90}, outOfMemory{NeedMB: 1025, Seconds: 15}
+			}),
+			{
+				Replicas: 2, Mode: "InPlaceOrRecreate", Template: size{100, 128}, Advice: []advice{{Target: size{100, 1024}}, {At: 43, Target: size{1000, 1024}}},
+				Delay: 5, Start: 1, Unsized: &window{}, OOM: outOfMemory{NeedMB: 506, Seconds: 5},
+			},
+		},
+	},
 	"each resize is undone": day(grow("InPlaceOrRecreate", 3).with(func(w *workload) { w.Undo = 1 })),
 	"each resize is undone, and the kubelet needs minutes for it": {Minutes: 24 * 60, Min: 3, Tolerance: 0.25, Workloads: []workload{
 		grow("InPlaceOrRecreate", 3).with(func(w *workload) {
