@@ -16,12 +16,11 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// throttledStates is a store whose writes in namespace tenant get status 429 with Retry-After. It holds back all writes for that time, as
+// throttledStates is a store whose writes in namespace tenant get status 429 with Retry-After. It holds back all writes for 30 s, as
 // kube.Throttle does.
 type throttledStates struct {
 	*memoryStates
-	retryAfter time.Duration
-	until      time.Time // of the fault
+	until time.Time // of the fault
 
 	mu    sync.Mutex
 	pause time.Time
@@ -39,9 +38,10 @@ func (s *throttledStates) Write(ctx context.Context, now time.Time, state *ledge
 		return s.memoryStates.Write(ctx, now, state)
 	}
 	s.mu.Lock()
-	s.pause = time.Now().Add(s.retryAfter)
+	s.pause = time.Now().Add(30 * time.Second)
 	s.mu.Unlock()
-	return false, kube.WithReason(kube.ErrBusy, errors.New("status 429"))
+	<-ctx.Done() // the client repeats the request
+	return false, ctx.Err()
 }
 
 // The writes for one tenant get status 429 with Retry-After, so that those for others are not sent for that time. They have not failed, so the
@@ -57,7 +57,7 @@ func TestAnnounce_oneNamespaceIsThrottled_othersAreNotHeldForLong(t *testing.T) 
 				for _, a := range g.autoscalers[:30] {
 					a.Namespace, a.Target.Namespace = "tenant", "tenant"
 				}
-				store := &throttledStates{memoryStates: newMemoryStates(), retryAfter: 9 * time.Minute, until: time.Now().Add(time.Hour)}
+				store := &throttledStates{memoryStates: newMemoryStates(), until: time.Now().Add(time.Hour)}
 				u := g.fakeCluster.leader(t, store)
 				passes(t, u, 20*time.Minute)
 				if n := g.count("evict"); n != 2*others {

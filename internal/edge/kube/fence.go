@@ -143,7 +143,7 @@ func (t fenced) RoundTrip(q *http.Request) (*http.Response, error) {
 	delay := retryAfterOf(response)
 	s.retryAfter.Store(int64(delay))
 	if s.throttled && delay > 0 {
-		s.pause.extend(delay)
+		s.pause.extend(min(delay, maxThrottle))
 	}
 	return response, err
 }

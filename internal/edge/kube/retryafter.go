@@ -15,6 +15,9 @@ import (
 // maxRetryAfter bounds how long requests are held back after a response with Retry-After.
 const maxRetryAfter = 10 * time.Minute
 
+// maxThrottle bounds how long a Throttle holds requests back, because the answer may come from a webhook that serves one namespace only.
+const maxThrottle = 30 * time.Second
+
 // A pause holds requests back after the API server has answered one of them with status 429 or 503 and Retry-After. It also holds back
 // requests that wait for the rate limit of the client at that time.
 type pause struct {
@@ -79,8 +82,8 @@ func RetryAfter(err error) time.Duration {
 	return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
 }
 
-// A Throttle holds requests back after the API server has answered one of them with status 429 or 503 and Retry-After, until that time. The
-// refused request is repeated by the client. A request whose context ends before that time is not sent (ErrNotSent).
+// A Throttle holds requests back after the API server has answered one of them with status 429 or 503 and Retry-After, until that time, or for
+// 30 s. The refused request is repeated by the client. A request whose context ends before that time is not sent (ErrNotSent).
 type Throttle struct{ pause pause }
 
 // Request returns the context of a request, and a function that adds ErrNotSent to the error of the request if it was not sent.

@@ -54,3 +54,26 @@ func TestStates_serverIsOverloaded_nothingIsSentBeforeRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// A webhook of one namespace asks for a long pause. The writes for others are held back for a short time only.
+func TestStates_answerAsksForALongPause_othersAreWrittenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &kubetest.Overloaded{Handler: kubetest.NewLocalAPI(t), Code: 429, RetryAfter: "540", Start: time.Now()}
+		clients, err := kube.ClientsFor(kubetest.LocalConfig(server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewStates(clients, StorageOptions{}, "updater-1")
+		for i, within := range []time.Duration{5 * time.Second, time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			state := ledger.State{Workload: deployment(fmt.Sprint("web-", i)), ActingSince: time.Now()}
+			if _, err := s.Write(ctx, time.Now(), &state); (err == nil) != (i == 1) {
+				t.Errorf("write %d: error %v", i, err)
+			}
+			cancel()
+		}
+		if at := server.Writes(); len(at) != 2 || at[1] != 30*time.Second {
+			t.Errorf("writes at %v, want the second one after 30s", at)
+		}
+	})
+}
