@@ -48,8 +48,7 @@ type UpdateStateList struct {
 
 // UpdateStateSpec identifies the workload of the records.
 type UpdateStateSpec struct {
-	// target is the workload: the topmost controller of the pods. The object whose target is the Namespace announces actions on many workloads
-	// of the namespace, see status.actingOn. It cannot be changed.
+	// target is the workload: the topmost controller of the pods. It cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target cannot be changed"
 	Target WorkloadReference `json:"target"`
 }

@@ -51,7 +51,7 @@ type faultyStates struct {
 }
 
 func (s *faultyStates) Write(ctx context.Context, now time.Time, state *ledger.State) (wrote bool, err error) {
-	isAnnouncement := !state.ActingSince.IsZero() || len(state.Acting) > 0
+	isAnnouncement := !state.ActingSince.IsZero()
 	store := func() error {
 		wrote, err = s.memoryStates.Write(context.WithoutCancel(ctx), now, state)
 		return err

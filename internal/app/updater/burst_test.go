@@ -5,7 +5,6 @@ package updater
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // newBurst returns a cluster of workloads with two pods each that need an eviction. Its watch is late: it always shows the same pods.
@@ -95,62 +93,29 @@ func TestBurst_updaterIsKilledAtAnyWrite_nextOneRepeatsNothing(t *testing.T) {
 	})
 }
 
-// Each workload is announced, in one object.
-func TestBurst_announcement_isOneWriteForAllWorkloads(t *testing.T) {
+// Each workload is announced once, and has its outcome after a clean end.
+func TestBurst_announcement_isOneWriteForEachWorkload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, store := newBurst(200), newMemoryStates()
 		u := g.leader(t, g, store)
 		ctx, end := context.WithCancel(t.Context())
 		u.pass(ctx, time.Now())
-		namespace := store.objects[ledger.NamespaceState("shop")]
-		if len(g.acted) != 200 || store.writes != 1 || len(namespace.Acting) != 1 || len(namespace.Acting[0].Workloads) != 200 {
-			t.Errorf("%d pods were evicted, %d writes, announced %v; want 200 workloads in one write", len(g.acted), store.writes, namespace.Acting)
+		announced := 0
+		for _, s := range store.objects {
+			if !s.ActingSince.IsZero() {
+				announced++
+			}
+		}
+		if len(g.acted) != 200 || store.writes != 200 || announced != 200 {
+			t.Errorf("%d pods were evicted, %d writes, %d announced; want 200 workloads in one write each", len(g.acted), store.writes, announced)
 		}
 		end()
 		synctest.Wait()
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
-		if _, left := store.objects[ledger.NamespaceState("shop")]; left || len(store.objects) != 200 {
-			t.Errorf("%d objects after a clean end, of the namespace: %v; want the 200 outcomes", len(store.objects), left)
-		}
-		next := g.leader(t, g, store)
-		next.pass(t.Context(), time.Now())
-		g.check(t)
-	})
-}
-
-// refusingNamespaces is a store that refuses to store the states of namespaces.
-type refusingNamespaces struct {
-	*memoryStates
-	err     error
-	refused int
-}
-
-func (s *refusingNamespaces) Write(ctx context.Context, now time.Time, state *ledger.State) (bool, error) {
-	if state.IsOfNamespace() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.refused++
-		return false, s.err
-	}
-	return s.memoryStates.Write(ctx, now, state)
-}
-
-// If the announcement of a namespace cannot be stored, each workload is announced in its own object before its pod is evicted.
-func TestBurst_namespaceCannotBeAnnounced_eachWorkloadIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, store := newBurst(6), &refusingNamespaces{memoryStates: newMemoryStates(), err: errors.New("the webhook of the tenant denied the request")}
-		u := g.leader(t, g, store)
-		ctx, kill := context.WithCancel(t.Context())
-		u.pass(ctx, time.Now())
-		kill()
-		synctest.Wait()
 		for w, s := range store.objects {
-			if s.ActingSince.IsZero() {
-				t.Errorf("%v is not announced: %+v", w, s)
+			if !s.ActingSince.IsZero() || len(s.Pods) != 1 {
+				t.Errorf("after a clean end, stored of %s is %+v, want the outcome", w, s)
 			}
-		}
-		if len(store.objects) != 6 || store.refused == 0 {
-			t.Errorf("%d objects after %d refused announcements, want 6 after some", len(store.objects), store.refused)
 		}
 		next := g.leader(t, g, store)
 		next.pass(t.Context(), time.Now())

@@ -21,10 +21,7 @@ type pausedStates struct {
 }
 
 func (s *pausedStates) Write(ctx context.Context, now time.Time, state *ledger.State) (bool, error) {
-	switch {
-	case state.IsOfNamespace():
-		return false, errDeniedState
-	case s.hang[state.Workload.Name]:
+	if s.hang[state.Workload.Name] {
 		<-ctx.Done()
 		return false, ctx.Err()
 	}

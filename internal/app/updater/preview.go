@@ -142,7 +142,6 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 		if now.Sub(states[i].ActingSince) < actingNow {
 			states[i].ActingSince = time.Time{}
 		}
-		states[i].Acting = slices.DeleteFunc(states[i].Acting, func(g ledger.ActingGroup) bool { return now.Sub(g.Since) < 2*actingNow })
 	}
 	u.ledger.Restore(now, states)
 	snapshot := w.Snapshot()

@@ -80,7 +80,7 @@ func printable(s ledger.State) []any {
 	if s.Deletion != nil {
 		out = append(out, *s.Deletion)
 	}
-	out = append(out, s.Shortages, s.Acting)
+	out = append(out, s.Shortages)
 	for _, p := range s.Pods {
 		f := p.Failed
 		p.Failed = nil

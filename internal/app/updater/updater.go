@@ -439,7 +439,7 @@ func (u *updater) restore(stored []ledger.State) {
 		return
 	}
 	targets := cluster.SetOf(u.served(u.world.Snapshot().Autoscalers), func(a *cluster.Autoscaler) cluster.Workload { return a.Target })
-	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] && !s.IsOfNamespace() })
+	stored = slices.DeleteFunc(stored, func(s ledger.State) bool { return !targets[s.Workload] })
 	u.ledger.Restore(time.Now(), stored)
 	if len(stored) > 0 {
 		u.log.Info("Loaded the stored UpdateState objects", slog.Int("count", len(stored)))

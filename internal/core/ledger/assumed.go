@@ -16,9 +16,6 @@ import (
 // may have evicted a pod of the workload. A pod that was created after the announcement shows that, and whether it had an effect. If there is
 // no such pod when the watch must show it (WatchDelay), no pod was evicted, or it has no replacement yet, and the assumption blocks nothing.
 func (l *Ledger) assume(now time.Time) {
-	for w, a := range l.inherits {
-		l.assumeEviction(now, w, a)
-	}
 	for w, a := range l.interrupted {
 		l.assumeEviction(now, w, a)
 	}

@@ -13,10 +13,7 @@ import (
 )
 
 // announcedDB returns the states that an updater leaves that is killed after it announced an action on the workload db.
-func announcedDB(l *Ledger, together bool, newest time.Time) []State {
-	if together {
-		return append(l.Export(delays), l.Announce(noon, []ActingWorkload{{db, newest}})["shop"])
-	}
+func announcedDB(l *Ledger, newest time.Time) []State {
 	s := State{Workload: db}
 	for _, before := range l.Export(delays) {
 		s = before
@@ -27,38 +24,36 @@ func announcedDB(l *Ledger, together bool, newest time.Time) []State {
 
 func TestRestore_announcementWithoutOutcome_replacementShowsWhetherAnEvictionHadAnEffect(t *testing.T) {
 	pod := podsOf(1)[0]
-	for _, together := range []bool{false, true} {
-		for name, c := range map[string]struct {
-			pod     *cluster.Pod
-			with    []policy.Fitted
-			want    int
-			assumed bool // in the end
-		}{
-			"the pod is still there":      {pod, fits(100), 0, true},
-			"it has the old requests":     {withCPU(pod, "new", noon.Add(time.Minute), 1000), fits(100), 1, false},
-			"it has the requests":         {withCPU(pod, "new", noon.Add(time.Minute), 100), nil, 0, false},
-			"it is too big for any node":  {func() *cluster.Pod { q := withCPU(pod, "new", noon.Add(time.Minute), 1000); q.Node = ""; return q }(), fits(100), 1, false},
-			"nothing is recommended":      {withCPU(pod, "new", noon.Add(time.Minute), 1000), nil, 0, true},
-			"a small difference is known": {func() *cluster.Pod { q := withCPU(pod, "new", noon.Add(time.Minute), 105); q.Node = ""; return q }(), fits(100), 0, true},
-		} {
-			next := New()
-			next.Restore(noon.Add(time.Minute), announcedDB(New(), together, pod.Created))
-			ds := wants(c.with, c.pod)
-			if name == "it has the requests" {
-				ds[0].With, ds[0].Wanted = fits(100), decision.Reason{Code: decision.Fits}
+	for name, c := range map[string]struct {
+		pod     *cluster.Pod
+		with    []policy.Fitted
+		want    int
+		assumed bool // in the end
+	}{
+		"the pod is still there":      {pod, fits(100), 0, true},
+		"it has the old requests":     {withCPU(pod, "new", noon.Add(time.Minute), 1000), fits(100), 1, false},
+		"it has the requests":         {withCPU(pod, "new", noon.Add(time.Minute), 100), nil, 0, false},
+		"it is too big for any node":  {func() *cluster.Pod { q := withCPU(pod, "new", noon.Add(time.Minute), 1000); q.Node = ""; return q }(), fits(100), 1, false},
+		"nothing is recommended":      {withCPU(pod, "new", noon.Add(time.Minute), 1000), nil, 0, true},
+		"a small difference is known": {func() *cluster.Pod { q := withCPU(pod, "new", noon.Add(time.Minute), 105); q.Node = ""; return q }(), fits(100), 0, true},
+	} {
+		next := New()
+		next.Restore(noon.Add(time.Minute), announcedDB(New(), pod.Created))
+		ds := wants(c.with, c.pod)
+		if name == "it has the requests" {
+			ds[0].With, ds[0].Wanted = fits(100), decision.Reason{Code: decision.Fits}
+		}
+		for _, after := range []time.Duration{2 * time.Minute, 10 * time.Minute} {
+			now := noon.Add(after)
+			n, at := next.IneffectiveEvictions(db, next.Effective(ds))
+			if n != c.want || n > 0 && !at.Equal(noon) {
+				t.Errorf("%s, after %v: %d evictions without effect at %v, want %d", name, after, n, at, c.want)
 			}
-			for _, after := range []time.Duration{2 * time.Minute, 10 * time.Minute} {
-				now := noon.Add(after)
-				n, at := next.IneffectiveEvictions(db, next.Effective(ds))
-				if n != c.want || n > 0 && !at.Equal(noon) {
-					t.Errorf("%s, together %v, after %v: %d evictions without effect at %v, want %d", name, together, after, n, at, c.want)
-				}
-				next.Learn(now, viewOf(1, c.pod), ds)
-				next = restored(now, next)
-			}
-			if got := next.isAssumed(db); got != c.assumed {
-				t.Errorf("%s, together %v: assumed %v in the end, want %v", name, together, got, c.assumed)
-			}
+			next.Learn(now, viewOf(1, c.pod), ds)
+			next = restored(now, next)
+		}
+		if got := next.isAssumed(db); got != c.assumed {
+			t.Errorf("%s: assumed %v in the end, want %v", name, got, c.assumed)
 		}
 	}
 }
@@ -66,53 +61,32 @@ func TestRestore_announcementWithoutOutcome_replacementShowsWhetherAnEvictionHad
 // The updater was killed before it sent the eviction. The back-off after the evictions before is over and does not begin again.
 func TestRestore_announcedEvictionWasNotSent_earlierBackoffStays(t *testing.T) {
 	pod := podsOf(1)[0]
-	for _, together := range []bool{false, true} {
-		l := New()
-		l.evictions[db] = eviction{EvictionState: EvictionState{At: noon.Add(-3 * time.Hour), Newest: pod.Created.Add(-time.Hour), With: fits(100), Ineffective: 3, Judged: true}}
-		next := New()
-		next.Restore(noon.Add(time.Minute), announcedDB(l, together, pod.Created))
-		n, at := next.IneffectiveEvictions(db, next.Effective(wants(fits(100), pod)))
-		if n != 3 || !at.Equal(noon.Add(-3*time.Hour)) {
-			t.Errorf("together %v: %d evictions without effect, the last at %v; want those before", together, n, at)
-		}
-		other := withCPU(pod, "new", noon.Add(time.Minute), 1000)
-		n, at = next.IneffectiveEvictions(db, next.Effective(wants(fits(100), other)))
-		if n != 4 || !at.Equal(noon) {
-			t.Errorf("together %v: %d evictions without effect with a replacement, the last at %v; want one more", together, n, at)
-		}
-		later := noon.Add(announcementTTL + time.Minute)
-		next.Learn(later, viewOf(1, pod), wants(fits(100), pod))
-		if e := next.evictions[db]; e.assumed || e.Ineffective != 3 {
-			t.Errorf("together %v: got %+v after the end of the announcement, want the eviction before", together, e)
-		}
-	}
-}
-
-// The outcome was stored after the announcement, which is not removed yet.
-func TestRestore_outcomeIsStored_announcementAddsNothing(t *testing.T) {
-	pod := podsOf(1)[0]
 	l := New()
-	states := []State{l.Announce(noon, []ActingWorkload{{db, pod.Created}})["shop"]}
-	l.Done(noon, Attempt{Pod: pod, Do: decision.Evict, With: fits(100), Newest: pod.Created})
-	for _, s := range l.Export(delays) {
-		if !s.IsOfNamespace() {
-			states = append(states, s)
-		}
-	}
+	l.evictions[db] = eviction{EvictionState: EvictionState{At: noon.Add(-3 * time.Hour), Newest: pod.Created.Add(-time.Hour), With: fits(100), Ineffective: 3, Judged: true}}
 	next := New()
-	next.Restore(noon.Add(time.Minute), states)
-	if e := next.evictions[db]; e.assumed || len(e.With) == 0 {
-		t.Errorf("got %+v, want the stored eviction", e)
+	next.Restore(noon.Add(time.Minute), announcedDB(l, pod.Created))
+	n, at := next.IneffectiveEvictions(db, next.Effective(wants(fits(100), pod)))
+	if n != 3 || !at.Equal(noon.Add(-3*time.Hour)) {
+		t.Errorf("%d evictions without effect, the last at %v; want those before", n, at)
+	}
+	other := withCPU(pod, "new", noon.Add(time.Minute), 1000)
+	n, at = next.IneffectiveEvictions(db, next.Effective(wants(fits(100), other)))
+	if n != 4 || !at.Equal(noon) {
+		t.Errorf("%d evictions without effect with a replacement, the last at %v; want one more", n, at)
+	}
+	later := noon.Add(announcementTTL + time.Minute)
+	next.Learn(later, viewOf(1, pod), wants(fits(100), pod))
+	if e := next.evictions[db]; e.assumed || e.Ineffective != 3 {
+		t.Errorf("got %+v after the end of the announcement, want the eviction before", e)
 	}
 }
 
 // The effect of an eviction is not known when the next one is announced. A replacement of either shows it.
-func TestAnnounce_earlierEvictionIsOpen_itsReplacementCountsToo(t *testing.T) {
+func TestNewestToAnnounce_earlierEvictionIsOpen_itsReplacementCountsToo(t *testing.T) {
 	pods := podsOf(2)
 	l := New()
 	l.Done(noon.Add(-time.Minute), Attempt{Pod: pods[0], Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
-	s := l.Announce(noon, []ActingWorkload{{db, noon.Add(-30 * time.Second)}})["shop"]
-	if got := s.Acting[0].Workloads[0].Newest; !got.Equal(pods[0].Created) {
+	if got := l.NewestToAnnounce(noon, ActingWorkload{db, noon.Add(-30 * time.Second)}); !got.Equal(pods[0].Created) {
 		t.Errorf("announced is %v, want the time before the first eviction, %v", got, pods[0].Created)
 	}
 }
@@ -121,7 +95,7 @@ func TestAnnounce_earlierEvictionIsOpen_itsReplacementCountsToo(t *testing.T) {
 func TestExpect_afterAnAssumedEviction_itsReplacementCountsToo(t *testing.T) {
 	pods := podsOf(2)
 	next := New()
-	next.Restore(noon.Add(time.Minute), announcedDB(New(), true, pods[0].Created))
+	next.Restore(noon.Add(time.Minute), announcedDB(New(), pods[0].Created))
 	for _, refused := range []bool{false, true} {
 		attempt := Attempt{Pod: pods[1], Do: decision.Evict, With: fits(100), Newest: noon.Add(3 * time.Minute)}
 		if refused {
@@ -133,24 +107,5 @@ func TestExpect_afterAnAssumedEviction_itsReplacementCountsToo(t *testing.T) {
 		if e.assumed || !refused && !e.Newest.Equal(pods[0].Created) {
 			t.Errorf("without an answer %v: got %+v, want the creation time before the assumed eviction", refused, e)
 		}
-	}
-}
-
-// A namespace has the announcements of the updater before, and its own ones.
-func TestAnnounce_afterRestore_sizeIsBounded(t *testing.T) {
-	first := New()
-	all := announced(3000, "a-workload-with-a-long-name")
-	stored := first.Announce(noon, all[:1500])["shop"]
-	next := New()
-	next.Restore(noon.Add(time.Minute), []State{stored})
-	s := next.Announce(noon.Add(time.Minute), all[1500:])["shop"]
-	size := 0
-	for _, g := range s.Acting {
-		for _, w := range g.Workloads {
-			size += actingSize(w.Workload)
-		}
-	}
-	if size > maxActingSize {
-		t.Errorf("the announcements have %d bytes, want at most %d", size, maxActingSize)
 	}
 }

@@ -66,9 +66,6 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		s.ActingSince = a.since
 		s.ActingNewest = a.newest
 	}
-	for _, s := range l.announcements() {
-		state(s.Workload).Acting = s.Acting
-	}
 	for w, e := range l.evictions {
 		if e.assumed { // the announcement says so
 			if e.before != nil {
@@ -140,9 +137,7 @@ func (l *Ledger) exportPods(b attempt.Delays, state func(cluster.Workload) *Stat
 		add(uid, PodState{Do: decision.Resize, At: r.at, Attempts: r.ineffective, With: r.with})
 	}
 	for uid, at := range l.evicted {
-		if !l.replaced[uid] {
-			add(uid, PodState{Do: decision.Evict, At: at})
-		}
+		add(uid, PodState{Do: decision.Evict, At: at})
 	}
 	for key, r := range l.refusals {
 		counted := r

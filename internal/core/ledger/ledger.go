@@ -38,14 +38,12 @@ type Ledger struct {
 	refusalRecords
 	roundRecords
 	roomRecords
-	announcementRecords
 
 	evicted map[string]time.Time                // when a pod was evicted that the watch may still show as running, by UID
 	waiting map[cluster.Workload][]WaitingState // pods that the last pass left unchanged, see PassEnded
 
 	pods        map[string]podRef                 // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]announcement // restored workloads: a pass whose outcomes are not recorded
-	replaced    map[string]bool                   // pods of evicted that are gone, by UID
 
 	headroom *headroom.Record
 }
@@ -57,23 +55,21 @@ type turnRecords struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		evictionRecords:     evictionRecords{evictions: map[cluster.Workload]eviction{}},
-		resizeRecords:       resizeRecords{resizes: map[string]resize{}},
-		deletionRecords:     deletionRecords{rescues: map[cluster.Workload]DeletionState{}},
-		canaryRecords:       canaryRecords{canaries: map[cluster.Workload]rollout.State{}},
-		spendRecords:        spendRecords{spends: map[string]spend{}},
-		changeRecords:       changeRecords{changes: map[cluster.Workload][]rollout.Change{}},
-		replacementRecords:  replacementRecords{pending: map[cluster.Workload]pendingReplacements{}},
-		turnRecords:         turnRecords{served: map[string]time.Time{}},
-		refusalRecords:      refusalRecords{refusals: map[refusedKey]FailedAttempt{}, progress: map[cluster.Workload]time.Time{}},
-		roundRecords:        roundRecords{rounds: map[cluster.Workload]RoundsState{}, allRounds: map[cluster.Workload]RoundsState{}},
-		roomRecords:         roomRecords{lacking: map[string]ShortageState{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
-		announcementRecords: announcementRecords{acting: map[cluster.Workload]announcement{}, inherits: map[cluster.Workload]announcement{}},
-		evicted:             map[string]time.Time{},
-		pods:                map[string]podRef{},
-		interrupted:         map[cluster.Workload]announcement{},
-		replaced:            map[string]bool{},
-		headroom:            headroom.NewRecord(),
+		evictionRecords:    evictionRecords{evictions: map[cluster.Workload]eviction{}},
+		resizeRecords:      resizeRecords{resizes: map[string]resize{}},
+		deletionRecords:    deletionRecords{rescues: map[cluster.Workload]DeletionState{}},
+		canaryRecords:      canaryRecords{canaries: map[cluster.Workload]rollout.State{}},
+		spendRecords:       spendRecords{spends: map[string]spend{}},
+		changeRecords:      changeRecords{changes: map[cluster.Workload][]rollout.Change{}},
+		replacementRecords: replacementRecords{pending: map[cluster.Workload]pendingReplacements{}},
+		turnRecords:        turnRecords{served: map[string]time.Time{}},
+		refusalRecords:     refusalRecords{refusals: map[refusedKey]FailedAttempt{}, progress: map[cluster.Workload]time.Time{}},
+		roundRecords:       roundRecords{rounds: map[cluster.Workload]RoundsState{}, allRounds: map[cluster.Workload]RoundsState{}},
+		roomRecords:        roomRecords{lacking: map[string]ShortageState{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
+		evicted:            map[string]time.Time{},
+		pods:               map[string]podRef{},
+		interrupted:        map[cluster.Workload]announcement{},
+		headroom:           headroom.NewRecord(),
 	}
 }
 
@@ -143,7 +139,6 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	}
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.WatchDelay })
 	l.forgetAnnouncements(now)
-	l.noteReplaced(now, ds)
 	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > attempt.HistoryTTL })
 	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {

@@ -26,10 +26,6 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	if s.Workload.IsZero() {
 		return
 	}
-	if s.IsOfNamespace() {
-		l.inherit(now, s)
-		return
-	}
 	if at := attempt.Past(now, s.ActingSince); !at.IsZero() {
 		addNew(l.interrupted, s.Workload, announcement{at, s.ActingNewest})
 	}
@@ -161,18 +157,4 @@ func addNew[K comparable, V any](m map[K]V, key K, value V) {
 	if _, known := m[key]; !known {
 		m[key] = value
 	}
-}
-
-// Interrupted returns until when no pod of a workload is changed, because the updater before this one ended while it changed some.
-// Its actions are not recorded, and the watch may not show them yet.
-func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool) {
-	if len(l.interrupted)+len(l.inherits) == 0 {
-		return time.Time{}, false
-	}
-	last, ok := l.interrupted[w]
-	if inherited, too := l.inherits[w]; too && inherited.since.After(last.since) {
-		last, ok = inherited, true
-	}
-	until := last.since.Add(attempt.WatchDelay)
-	return until, ok && now.Before(until)
 }

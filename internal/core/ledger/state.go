@@ -31,10 +31,6 @@ type State struct {
 	// ActingNewest is ActingWorkload.Newest of these actions. Only set with ActingSince.
 	ActingNewest time.Time `stored:"actingNewestPod,seconds"`
 
-	// Acting lists the workloads that are announced together. Only the state of a namespace has it, and it has nothing else; see
-	// NamespaceState.
-	Acting []ActingGroup `stored:"actingOn,last=100"`
-
 	LastEviction time.Time       `stored:"lastEviction"` // when a pod of the workload was last evicted; zero if no refusal depends on it
 	Eviction     *EvictionState  `stored:"evictions"`
 	Replacements []PendingState  `stored:"missingReplacements,max=4"` // by controller
@@ -156,9 +152,6 @@ const (
 func (s *State) LastAction() time.Time {
 	last := s.ActingSince
 	later := func(at time.Time) { last = cluster.Latest(last, at) }
-	for i := range s.Acting {
-		later(s.Acting[i].Since)
-	}
 	if s.Canary != nil {
 		later(s.Canary.Since)
 	}

@@ -10,17 +10,11 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 )
 
-// An announcement is the write before the first action of a pass on a workload, or on one of the workloads that are announced together.
+// An announcement is the write before the first action of a pass on a workload.
 type announcement struct {
-	state    ledger.State       // that is written
-	together []cluster.Workload // if it is the state of their namespace
-
-	started bool // one action writes it; guarded by the mutex of the Recorder
-	failed  bool // it was written and is not stored; guarded by the mutex of the Recorder
 	writing sync.WaitGroup
 	stored  bool            // also if states cannot be stored in this cluster; set while writing
 	reason  decision.Reason // why it is not stored; set while writing
@@ -32,55 +26,33 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 	if !r.IsActive() || w.IsZero() {
 		return decision.Reason{}, true
 	}
-	if b := r.batches[w]; b != nil && r.announce(ctx, now, b) {
-		return decision.Reason{}, true
-	}
 	r.mu.Lock()
 	a := r.acting[w]
-	if a == nil {
-		a = &announcement{state: r.exported[w]}
-		a.state.Workload = w
-		a.state.ActingSince = now
-		a.state.ActingNewest = r.newest[w]
+	first := a == nil
+	if first {
+		a = &announcement{}
+		a.writing.Add(1)
 		r.acting[w] = a
 	}
 	r.mu.Unlock()
-	announced = r.announce(ctx, now, a)
-	return a.reason, announced
-}
-
-// announce stores an announcement once, and reports whether it is stored. Other callers wait for that.
-func (r *Recorder) announce(ctx context.Context, now time.Time, a *announcement) bool {
-	r.mu.Lock()
-	first := !a.started
 	if first {
-		a.started = true
-		a.writing.Add(1)
-	}
-	r.mu.Unlock()
-	if first {
-		r.storeAnnouncement(ctx, now, a)
+		r.storeAnnouncement(ctx, now, w, a)
 	}
 	a.writing.Wait() // at most for announceTimeout
-	return a.stored
+	return a.reason, a.stored
 }
 
-func (r *Recorder) storeAnnouncement(ctx context.Context, now time.Time, a *announcement) {
+func (r *Recorder) storeAnnouncement(ctx context.Context, now time.Time, w cluster.Workload, a *announcement) {
 	defer a.writing.Done()
 	a.reason = decision.Reason{Code: decision.OutOfTime} // also if the pass ends, the write is not sent, or it panics
-	err := r.writeAnnouncement(ctx, now, &a.state)
+	state := r.exported[w]
+	state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]
+	err := r.writeAnnouncement(ctx, now, &state)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && r.isActive() {
-		a.failed = true
-		if why, held := r.held.of(now, a.state.Workload); held {
-			a.reason = why
-		}
-		return
-	}
-	a.stored = true
-	for _, w := range a.together {
-		r.batched[w] = now
+	a.stored = err == nil || !r.isActive()
+	if why, held := r.held.of(now, w); held && !a.stored {
+		a.reason = why
 	}
 }
 
@@ -88,8 +60,7 @@ func (r *Recorder) storeAnnouncement(ctx context.Context, now time.Time, a *anno
 func (r *Recorder) Held(now time.Time, w cluster.Workload) (decision.Reason, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.batches[w]
-	if !r.isActive() || w.IsZero() || b != nil && !b.failed {
+	if !r.isActive() || w.IsZero() {
 		return decision.Reason{}, false
 	}
 	return r.held.of(now, w)

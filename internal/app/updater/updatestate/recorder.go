@@ -24,7 +24,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
-	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
 // Store stores the state of each workload, in UpdateState objects.
@@ -75,9 +74,8 @@ type Recorder struct {
 	drop     chan struct{}  // closed by the next save, to drop the writes of the last one that have not begun; nil if there are none
 	unsaved  time.Time      // of the first save whose writes have not begun
 
-	exported map[cluster.Workload]ledger.State  // before the actions of this pass
-	newest   map[cluster.Workload]time.Time     // what an announcement of this pass says of a workload
-	batches  map[cluster.Workload]*announcement // workloads that this pass announces together
+	exported map[cluster.Workload]ledger.State // before the actions of this pass
+	newest   map[cluster.Workload]time.Time    // what an announcement of this pass says of a workload
 	turns    turns
 
 	mu          sync.Mutex                         // guards the following while pods are changed
@@ -87,8 +85,6 @@ type Recorder struct {
 	held        holds
 	written     map[cluster.Workload]stateWrite       // the last write of each object in this term
 	failures    map[cluster.Workload]attempt.Failures // of the writes of each object
-	batched     map[cluster.Workload]time.Time        // when each workload was last announced in the state of its namespace
-	ungrouped   bool                                  // the CRD has no field for announcements of namespaces
 }
 
 // turns orders the writes of each object.
@@ -171,7 +167,7 @@ func New(store Store, parallel bool, m *Metrics, log *slog.Logger) *Recorder {
 	return &Recorder{
 		held:  holds{},
 		store: store, parallel: parallel, metrics: m, log: log, written: map[cluster.Workload]stateWrite{},
-		failures: map[cluster.Workload]attempt.Failures{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}}, batched: map[cluster.Workload]time.Time{},
+		failures: map[cluster.Workload]attempt.Failures{}, turns: turns{slots: map[cluster.Workload]*stateSlot{}},
 	}
 }
 
@@ -265,7 +261,6 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 // Begin prepares the actions of a pass on workloads, which may contain duplicates.
 func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads []ledger.ActingWorkload) {
 	r.exported = map[cluster.Workload]ledger.State{}
-	r.batches = map[cluster.Workload]*announcement{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
 	r.acting = map[cluster.Workload]*announcement{}
@@ -280,7 +275,6 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.De
 	for _, w := range workloads {
 		r.newest[w.Workload] = record.NewestToAnnounce(now, w)
 	}
-	r.beginBatches(now, record, workloads)
 }
 
 // Save stores the states that have changed and are due, and deletes the objects of workloads without state. It also runs when ctx has
@@ -294,7 +288,6 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		r.drop = nil
 	}
 	r.saving.Wait() // at most for storeTimeout
-	r.endAnnouncements(now, record, delays)
 	var atOnce, later []stateUpdate
 	for _, w := range r.dueWrites(now, record, delays, all) {
 		if r.parallel && !all && w.mayWait {
@@ -304,23 +297,18 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		atOnce = append(atOnce, w)
 	}
 	r.writeAll(ctx, atOnce, storeTimeout)
-	if all {
-		r.endNamespaces(ctx, now, record, delays)
-	}
-	if !slices.ContainsFunc(later, func(w stateUpdate) bool { return w.heldUntil.IsZero() }) {
+	if len(later) == 0 {
 		r.unsaved = time.Time{}
+		return
 	}
-	if len(later) > 0 {
-		r.writeLater(ctx, later)
-	}
+	r.writeLater(ctx, later)
 }
 
 // A stateUpdate is a write or the deletion of an object after a pass.
 type stateUpdate struct {
 	turn
-	mayWait   bool
-	heldUntil time.Time // the announcement of the workload is enough until then; zero if it is not
-	do        func(ctx context.Context, t turn)
+	mayWait bool
+	do      func(ctx context.Context, t turn)
 }
 
 // mayWait reports whether a state may be stored later, if the stored one shows that the updater acts. After a kill, no pod of the workload
@@ -339,13 +327,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	defer r.mu.Unlock()
 	for i := range exported {
 		state := &exported[i]
-		if r.ungrouped && state.IsOfNamespace() {
-			continue // it cannot be stored
-		}
 		current[state.Workload] = true
-		if state.IsOfNamespace() && (all || r.isShort(now, state)) {
-			continue // see endNamespaces
-		}
 		if all || r.isDue(now, state) {
 			due = append(due, *state)
 		}
@@ -353,11 +335,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	slices.SortStableFunc(due, func(x, y ledger.State) int { return y.LastAction().Compare(x.LastAction()) })
 	var writes []stateUpdate
 	for i := range due {
-		u := stateUpdate{turn: r.turns.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }}
-		if !all {
-			u.heldUntil = r.heldUntil(now, &due[i])
-		}
-		writes = append(writes, u)
+		writes = append(writes, stateUpdate{turn: r.turns.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }})
 	}
 	for _, w := range stored {
 		if !current[w] && (all || r.isUnused(now, w)) {
@@ -371,56 +349,29 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	return writes
 }
 
-// writeLater carries out writes in parallel to the next passes: saveDelay after the first save whose writes have not begun, or when they are
-// not held any more. It drops them if another save begins before, which writes what is still due then, or if ctx ends, because the last save
-// of a term follows.
+// writeLater carries out writes in parallel to the next passes, saveDelay after the first save whose writes have not begun. It drops them if
+// another save begins before, which writes what is still due then, or if ctx ends, because the last save of a term follows.
 func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	drop := make(chan struct{})
 	r.drop = drop
-	isHeld := func(w stateUpdate) bool { return !w.heldUntil.IsZero() }
-	held := slices.DeleteFunc(slices.Clone(writes), func(w stateUpdate) bool { return !isHeld(w) })
-	soon := slices.DeleteFunc(writes, isHeld)
-	if len(soon) > 0 && r.unsaved.IsZero() {
+	if r.unsaved.IsZero() {
 		r.unsaved = time.Now()
 	}
 	r.saving.Go(func() {
-		if len(soon) > 0 {
-			if !waitUntil(ctx, drop, r.unsaved.Add(saveDelay)) {
-				r.releaseAll(slices.Concat(soon, held))
-				return
-			}
+		timer := time.NewTimer(time.Until(r.unsaved.Add(saveDelay)))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
 			r.unsaved = time.Time{}
-			r.writeAll(ctx, soon, storeTimeout)
-		}
-		if len(held) == 0 {
+			r.writeAll(ctx, writes, storeTimeout)
 			return
+		case <-drop:
+		case <-ctx.Done():
 		}
-		first := slices.MinFunc(held, func(a, b stateUpdate) int { return a.heldUntil.Compare(b.heldUntil) })
-		if !waitUntil(ctx, drop, first.heldUntil) {
-			r.releaseAll(held)
-			return
+		for _, w := range writes {
+			r.turns.release(w.turn)
 		}
-		r.writeAll(ctx, held, storeTimeout)
 	})
-}
-
-// waitUntil returns false if ctx ends or drop is closed before a time.
-func waitUntil(ctx context.Context, drop <-chan struct{}, at time.Time) bool {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-drop:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func (r *Recorder) releaseAll(dropped []stateUpdate) {
-	for _, w := range dropped {
-		r.turns.release(w.turn)
-	}
 }
 
 // writeAll carries out writes, a few at a time. Those that have not begun before the timeout are left to a later pass.
@@ -444,7 +395,7 @@ func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
 		return false
 	}
 	last, ok := r.written[state.Workload]
-	return !ok || last.acting || state.IsOfNamespace() || state.LastAction().After(last.action) || isQuiet(now, last.at)
+	return !ok || last.acting || state.LastAction().After(last.action) || isQuiet(now, last.at)
 }
 
 // isUnused reports whether the object of a workload without state is deleted now. The mutex is held.
@@ -453,7 +404,7 @@ func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
 		return false
 	}
 	last, ok := r.written[w]
-	return !ok || last.acting || w == ledger.NamespaceState(w.Namespace) || isQuiet(now, last.at)
+	return !ok || last.acting || isQuiet(now, last.at)
 }
 
 // isQuiet reports whether the last write was long ago, or after now because the clock was set back.
@@ -468,7 +419,7 @@ func (r *Recorder) write(ctx context.Context, now time.Time, state *ledger.State
 		return errors.Join(errWaits, ctx.Err())
 	}
 	defer r.turns.end(t)
-	if acting && mayWait(state) && !state.IsOfNamespace() && r.isAnnounced(now, state.Workload) {
+	if acting && mayWait(state) && r.isAnnounced(now, state.Workload) {
 		return nil
 	}
 	wrote, err := r.store.Write(ctx, now, state)
@@ -501,7 +452,7 @@ func (r *Recorder) writeAnnouncement(ctx context.Context, now time.Time, state *
 	limited, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	err := r.write(limited, now, state, true, r.turns.decide(w))
-	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) || errors.Is(err, checkpoint.ErrPruned) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, kube.ErrUnsupported) {
 		return err
 	}
 	if errors.Is(err, kube.ErrNotSent) { // the API server is overloaded and has asked for a pause, perhaps because of another object
@@ -549,8 +500,6 @@ func (r *Recorder) fail(ctx context.Context, now time.Time, w cluster.Workload, 
 	switch {
 	case errors.Is(err, kube.ErrUnsupported):
 		r.disable(err)
-	case errors.Is(err, checkpoint.ErrPruned):
-		r.ungroup(err)
 	case !r.failing && ctx.Err() == nil:
 		r.failing = true
 		r.log.Warn("Cannot store an UpdateState; the updater tries again after a pause", slog.String("workload", w.String()), slog.Any("error", err))

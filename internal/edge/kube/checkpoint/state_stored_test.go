@@ -20,14 +20,11 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// everyField returns a state with every field that is stored, also those that only the state of a namespace has.
+// everyField returns a state with every field that is stored.
 func everyField() ledger.State {
 	s := fullState()
 	at := noon.Add(123456789 * time.Nanosecond).Truncate(time.Microsecond)
 	sized := []policy.Fitted{{Container: "app", Requests: cluster.Amounts(1, 1000), Limits: cluster.Amounts(999999, 5<<40+1)}, {Container: "empty"}}
-	s.Acting = []ledger.ActingGroup{{Since: at, Workloads: []ledger.ActingWorkload{
-		{Workload: deployment("a"), Newest: noon}, {Workload: cluster.Workload{Kind: "ReplicationController", Namespace: "shop", Name: "b"}},
-	}}}
 	s.Eviction.Superseded, s.Eviction.Previous, s.Eviction.UnknownEffect, s.Eviction.Before.UnknownEffect = sized, sized[:1], 2, 1
 	s.Replacements[0].Complete, s.Replacements[0].Replaced, s.Replacements[0].Most = at, 2, 5
 	s.Replacements[0].Evicted = append(s.Replacements[0].Evicted, ledger.EvictedPod{UID: "uid-2", At: at, Newest: noon.Add(-time.Hour)})
@@ -101,7 +98,7 @@ func TestUpdateState_hostileValues_onlyTheirRecordIsIgnored(t *testing.T) {
 		"too many items":            {`"waitingPods":[` + strings.Repeat(`{"reason":"Young","pods":1},`, 10) + `{"reason":"Young","pods":1}]`, "waitingPods has 11 entries; the first 10 are read"},
 		"nested records":            {`"evictions":` + deep, ""},
 		"another namespace": {`"missingReplacements":[{"controller":{"kind":"ReplicaSet","namespace":"bank","Namespace":"bank","name":"x"},"verticalPodAutoscaler":"x","evicted":[{"uid":"u","time":` + at + `}]}],
-			"actingOn":[{"since":` + at + `,"workloads":[{"kind":"Deployment","namespace":"bank","name":"x"}]}],"workload":{"namespace":"bank"},"Workload":{"namespace":"bank"}`, ""},
+			"workload":{"namespace":"bank"},"Workload":{"namespace":"bank"}`, ""},
 	} {
 		o := updateStateObject{storedObject[json.RawMessage]{Status: []byte(`{"pods":[{"uid":"u","action":"Evict","outcome":"Done","lastTime":` + at + `}],` + c.status + `}`)}}
 		o.Metadata.Namespace = "shop"
@@ -118,11 +115,6 @@ func TestUpdateState_hostileValues_onlyTheirRecordIsIgnored(t *testing.T) {
 		for _, r := range got.Replacements {
 			if r.Controller.Namespace != "shop" || r.Autoscaler.Namespace != "shop" {
 				t.Errorf("%s: missing replacements of %v, %v", name, r.Controller, r.Autoscaler)
-			}
-		}
-		for _, g := range got.Acting {
-			if g.Workloads[0].Namespace != "shop" {
-				t.Errorf("%s: announced %v", name, g.Workloads[0])
 			}
 		}
 	}

@@ -4,7 +4,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +110,7 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 	}
 	status := encode(&storedState{now, s.writer, stored})
 	ctx, classify := s.throttle.Request(ctx)
-	if err := classify(s.store(ctx, state.Workload, stateWriter{s, state.Workload, status, sum, len(stored.Acting) > 0})); err != nil {
+	if err := classify(s.store(ctx, state.Workload, stateWriter{s, state.Workload, status, sum})); err != nil {
 		return false, fmt.Errorf("write update state of %s: %w", state.Workload, s.refused(ctx, err))
 	}
 	return true, nil
@@ -120,10 +119,9 @@ func (s *States) Write(ctx context.Context, now time.Time, state *ledger.State) 
 // A stateWriter stores the status of the object of a workload.
 type stateWriter struct {
 	*States
-	workload  cluster.Workload
-	status    json.RawMessage
-	sum       uint64 // of the state
-	announces bool   // the state has announcements
+	workload cluster.Workload
+	status   json.RawMessage
+	sum      uint64 // of the state
 }
 
 // replace replaces the status of an object that is known, or whose creation had no answer.
@@ -142,7 +140,7 @@ func (w stateWriter) replace(ctx context.Context, at stateAt) error {
 // isLost reports whether a request may have been carried out: it has no answer, or one that does not refuse it.
 func isLost(err error) bool {
 	var status apierrors.APIStatus
-	return err != nil && !errors.Is(err, ErrPruned) && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
+	return err != nil && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError)
 }
 
 func (w stateWriter) overwrite(ctx context.Context, name string, _ error) error {
@@ -173,23 +171,16 @@ func (w stateWriter) update(ctx context.Context, at stateAt) error {
 	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, w.status))
 }
 
-// written records the response to a write. Its error is ErrPruned if the CRD has no field for announcements.
+// written records the response to a write.
 func (w stateWriter) written(o *updateStateObject, err error) error {
 	if err != nil {
 		return err
 	}
 	at := o.version()
-	if w.announces && !bytes.Contains(o.Status, []byte(`"actingOn"`)) {
-		err = ErrPruned
-	} else {
-		at.sum = w.sum
-	}
+	at.sum = w.sum
 	w.learn(w.workload, at)
-	return err
+	return nil
 }
-
-// ErrPruned is the error of a write of announcements that the API server has not stored, because the CRD is of an older version of podfit.
-var ErrPruned = errors.New("the installed CRD UpdateState has no field status.actingOn")
 
 // Delete deletes the object of a workload, if there is one. It does not delete an object that another client has changed; the next
 // call does.
