@@ -256,6 +256,26 @@ var conditionMessages = []conditionMessage{
 		Remedy:  "Correct the label in the pod template of the workload, for example to `\"1.5\"`. See [algorithm.md](algorithm.md).",
 	},
 	{
+		Type: v1alpha1.ConditionPackingNotPossible, Status: watcher.True, Reason: v1alpha1.ReasonNodesNotKnown,
+		Meaning: "The profile sizes pods for full nodes (`packed`), and no node is known that the pods may run on: there are no live pods, or no node without taints matches their node selector and affinity. Each container gets the request of `balanced`.",
+		Remedy:  "Start a pod, or correct its node selector. If nodes exist, check that the recommender may list and watch nodes: `kubectl auth can-i list nodes --as=system:serviceaccount:kube-system:vpa-recommender`.",
+	},
+	{
+		Type: v1alpha1.ConditionPackingNotPossible, Status: watcher.True, Reason: v1alpha1.ReasonTooYoung,
+		Meaning: "The profile sizes pods for full nodes (`packed`), and fewer than three days of usage are known. The container gets the request of `balanced` until then.",
+		Remedy:  "Nothing is required.",
+	},
+	{
+		Type: v1alpha1.ConditionPackingNotPossible, Status: watcher.True, Reason: v1alpha1.ReasonLargerThanHalf,
+		Meaning: "The profile sizes pods for full nodes (`packed`), and the highest usage of the container is more than half of the smallest node that its pods may run on. The free part of a node is too small for its peaks, so it gets the request of `balanced`.",
+		Remedy:  "Nothing is required. To pack the pods, use larger nodes, or split the workload into more replicas.",
+	},
+	{
+		Type: v1alpha1.ConditionPackingNotPossible, Status: watcher.True, Reason: v1alpha1.ReasonLimitByRequest,
+		Meaning: "The profile sizes pods for full nodes (`packed`), which is for memory limits apart from requests. The limit of the container keeps its ratio to the request: because of `limits.memory` or the annotation `podfit.dev/memory-limits`, or because a language runtime sizes its heap by it. The container gets the request of `balanced`.",
+		Remedy:  "Nothing is required. See [limits.md](limits.md).",
+	},
+	{
 		Type: v1alpha1.ConditionHorizontalPodAutoscaler, Status: watcher.True, Reason: v1alpha1.ReasonRequestLeft,
 		Meaning: "A HorizontalPodAutoscaler (HPA) scales the target by the utilization of a request that the VPA controls. podfit does not change that request and its limit, because the number of replicas would change with it. The recommendation stays in the status. The message names the HPA and the request.",
 		Remedy: "If the request is correct, remove the resource from `controlledResources` of the VPA. To let podfit change the request and the target of the HPA together, run " +

@@ -73,6 +73,10 @@ var noteMessages = []noteMessage{
 		Remedy: "If the container needs more, raise `max` of the LimitRange. With `controlledValues: RequestsOnly`, limits are not raised." + seeLimitRanges,
 	},
 	{
+		Kind: admissible.RaisedForLimit, Meaning: "The memory limit should follow the highest usage (`limits.memory: peaks`), but keeps its ratio to the request, for example because of a ResourceQuota. The request was raised so that the limit is a fifth above the highest usage of 14 days.",
+		Remedy: "No action is required. To allow a smaller request, remove the reason ([limits.md](limits.md)), or raise the limit in the pod template relative to the request.",
+	},
+	{
 		Kind: admissible.RaisedToMinAllowed, Meaning: "The recommendation was raised to `minAllowed` of the container policy.",
 		Remedy: "No action is required. To allow a smaller size, lower `minAllowed` in the VPA.",
 	},

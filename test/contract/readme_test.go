@@ -328,7 +328,7 @@ func TestReadme_balanced_figuresAreThoseOfTheBacktest(t *testing.T) {
 }
 
 func TestReadme_profiles_areTheBuiltInOnes(t *testing.T) {
-	if n := len(recommend.Builtins()); n != 6 || !strings.Contains(readme(t), "There are four more built-in profiles") {
+	if n := len(recommend.Builtins()); n != 7 || !strings.Contains(readme(t), "There are five more built-in profiles") {
 		t.Errorf("there are %d built-in profiles with default and balanced", n)
 	}
 }

@@ -65,6 +65,9 @@ const (
 
 	// MemoryLimit is the memory limit of the container by the rule LimitByPeaks, in bytes.
 	MemoryLimit = "podfit.dev/memory-limit"
+
+	// MemoryPeak is the name of the highest memory usage of a container, for which MemoryLimit is, in uncappedTarget.
+	MemoryPeak = "podfit.dev/memory-peak"
 )
 
 // AnnotationSurge on a Deployment is podfit's record of a surge in progress, as JSON: spec.replicas is one more than the replicas of the

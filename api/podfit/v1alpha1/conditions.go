@@ -63,6 +63,9 @@ const (
 	// ConditionCriticalityInvalid is True if a pod has an invalid value of the label podfit.dev/criticality (ReasonLabelInvalid), and the profile
 	// has a criticality.
 	ConditionCriticalityInvalid = "CriticalityInvalid"
+	// ConditionPackingNotPossible is True if the profile sizes pods for full nodes, and a container gets the request of profile balanced instead. The
+	// reason is the cause: ReasonNodesNotKnown, ReasonTooYoung, ReasonLargerThanHalf or ReasonLimitByRequest.
+	ConditionPackingNotPossible = "PackingNotPossible"
 	// ConditionTargetConflict is True if an older autoscaler has the same target.
 	ConditionTargetConflict = "TargetConflict"
 )
@@ -121,6 +124,11 @@ const (
 	ReasonAboveNodeShare = "AboveNodeShare"
 	ReasonReplicasFixed  = "ReplicasFixed"
 	ReasonLabelInvalid   = "LabelInvalid"
+
+	ReasonNodesNotKnown  = "NodesNotKnown"
+	ReasonTooYoung       = "TooYoung"
+	ReasonLargerThanHalf = "LargerThanHalf"
+	ReasonLimitByRequest = "LimitByRequest"
 )
 
 // AllConditions returns the types of all conditions that podfit sets in addition to upstream's.
@@ -134,6 +142,6 @@ func Conditions() []string {
 		ConditionSizingProfileUsable, ConditionMemoryLeakSuspected, ConditionDisruptiveProfile, ConditionHistoryIncomplete, ConditionOOMKillLoop,
 		ConditionRecommendationNotAdmitted, ConditionNeedsLargerNode, ConditionHorizontalPodAutoscaler,
 		ConditionUsageAboveRequest, ConditionCPUThrottled, ConditionNoCPURequest, ConditionJVMSeesAllCores,
-		ConditionNeedsMoreReplicas, ConditionCriticalityInvalid,
+		ConditionNeedsMoreReplicas, ConditionCriticalityInvalid, ConditionPackingNotPossible,
 	}
 }

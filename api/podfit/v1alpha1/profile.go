@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="About",type="string",JSONPath=".spec.about"
 // +kubebuilder:printcolumn:name="OOM Budget",type="number",JSONPath=".spec.memory.oomBudget"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot'])",message="metadata.name must not be the name of a built-in profile; to change a built-in profile, choose another name and set spec.base"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['default', 'balanced', 'cost', 'critical', 'busy-hours', 'autopilot', 'packed'])",message="metadata.name must not be the name of a built-in profile; to change a built-in profile, choose another name and set spec.base"
 type SizingProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -108,7 +108,7 @@ type SizingProfileSpec struct {
 
 // Base is the name of a built-in profile.
 //
-// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot
+// +kubebuilder:validation:Enum=default;balanced;cost;critical;busy-hours;autopilot;packed
 type Base string
 
 // RuntimeGuard is a rule for containers whose language runtime podfit knows.

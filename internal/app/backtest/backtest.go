@@ -28,6 +28,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
@@ -347,13 +349,17 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 	}
 	for _, n := range c.Recommenders {
 		p, ok := recommend.BacktestProfile(n)
-		if n == packed {
-			p = recommend.Packed(shape.Memory)
-		}
 		if !ok {
 			if p, err = profile.ReadFile(n); err != nil {
 				return nil, err
 			}
+		}
+		switch {
+		case !p.Packs():
+		case shape.Memory == 0:
+			return nil, fmt.Errorf("profile %s requires the size of a node: --nodes memory=64Gi,cpu=16", p.Name)
+		default:
+			p = p.For(criticality.Declared{}, fleet.NodeSizes{Memory: int64(shape.Memory), Copies: 1})
 		}
 		if other := from[p.Name]; other != "" {
 			return nil, fmt.Errorf("%s and %s have the same profile name %s", other, n, p.Name)

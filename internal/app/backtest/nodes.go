@@ -6,16 +6,12 @@ package backtest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podfit.dev/podfit/internal/core/packing"
 )
-
-// packed is the comparison profile that depends on the size of a node.
-const packed = "packed"
 
 // mostReplicas bounds the time that packing takes.
 const mostReplicas = 100
@@ -25,8 +21,6 @@ func (c *Config) shape() (packing.Shape, error) {
 	switch {
 	case c.Nodes == "" && c.given["nodes"]:
 		return packing.Shape{}, errors.New("--nodes must not be empty")
-	case c.Nodes == "" && slices.Contains(c.Recommenders, packed):
-		return packing.Shape{}, errors.New("--recommenders packed requires the size of a node: --nodes memory=64Gi,cpu=16")
 	case c.Nodes == "":
 		return packing.Shape{}, nil
 	case c.Output == "csv":

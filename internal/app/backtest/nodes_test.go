@@ -66,12 +66,16 @@ func TestShape_anyFlag_isReadOrRefusedWithAnExample(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]*Config{
-		"packed requires the size of a node": {Recommenders: []string{"packed"}},
-		"--nodes must not be empty":          {Recommenders: []string{"packed"}, given: map[string]bool{"nodes": true}},
-		"use table, wide, json or html":      {Nodes: onNodes, Output: "csv"},
+		"--nodes must not be empty":     {Recommenders: []string{"packed"}, given: map[string]bool{"nodes": true}},
+		"use table, wide, json or html": {Nodes: onNodes, Output: "csv"},
 	} {
 		if _, err := c.shape(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+	for nodes, want := range map[string]string{"": "profile packed requires the size of a node: --nodes memory=64Gi,cpu=16", onNodes: ""} {
+		if _, err := (&Config{Recommenders: []string{"packed"}, Nodes: nodes}).profiles(); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("nodes %q: error %v, want %q", nodes, err, want)
 		}
 	}
 }

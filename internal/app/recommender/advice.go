@@ -160,6 +160,7 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	if !conflicts {
 		adv.sayCriticality()
 		adv.sayReplicas()
+		adv.sayPacking()
 	}
 	adv.sayHorizontal()
 	situation := contention.Situation{Autoscaler: adv.to, Advice: adv.containers, Governs: adv.governing}
@@ -179,7 +180,7 @@ func (a *advice) logChanges() {
 		if series == nil || !a.governing {
 			continue
 		}
-		killed, _ := series.LastOOM()
+		killed, _, _ := series.LastOOM()
 		log := series.Changes()
 		next := log.Observe(&changelog.Situation{
 			Now: a.now, Settings: a.choice.Sum, Before: a.to.AdviceFor(to.Container), After: to, Killed: killed,

@@ -54,12 +54,19 @@ func (a *advice) withMemoryLimits(containers []cluster.Advice, held bool) []clus
 	}
 	for i := range containers {
 		c := &containers[i]
-		c.MemoryLimit = 0
+		published := cmp.Or(a.to.AdviceFor(c.Container), &cluster.Advice{})
+		before := published.MemoryLimit
+		c.MemoryLimit, c.MemoryPeak = 0, 0
 		h := a.by.usageStore.Series(a.to.Target, c.Container)
-		if h == nil || !a.to.MemoryLimits.Peaks {
+		switch {
+		case h != nil && a.to.MemoryLimits.Peaks:
+			c.MemoryPeak = recommend.MemoryPeak(h, a.now)
+		case held: // the target may still be that of a profile for limits apart from requests
+			c.MemoryPeak = published.MemoryPeak
+			continue
+		default:
 			continue
 		}
-		before := cmp.Or(a.to.AdviceFor(c.Container), &cluster.Advice{}).MemoryLimit
 		cp := cmp.Or(a.to.Policy(c.Container), &cluster.ContainerPolicy{})
 		most := cmp.Or(max(cp.MaxAllowed.Memory, 0), a.by.config.MaxAllowed().Memory)
 		limit := recommend.MemoryLimit(h, before, cp.MinAllowed.Memory, most, node, a.now)

@@ -4,10 +4,7 @@
 package recommender
 
 import (
-	"fmt"
-	"math"
 	"strings"
-	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -66,7 +63,7 @@ func (a *advice) sayLeaks() {
 			bound = memoryBound{"maxAllowed", policy.MaxAllowed.Memory}
 		}
 		if leak, ok := recommend.LeakOf(history, float64(bound.bytes), a.now); ok {
-			found = append(found, leakMessage(container, &leak, bound, a.now))
+			found = append(found, leak.Message(container, bound.field, bound.bytes, a.now))
 		}
 	}
 	reason := ""
@@ -98,38 +95,6 @@ func memoryLimit(pods []*cluster.Pod, container string) int64 {
 	return lowest
 }
 
-// leakMessage describes the growth of a container's memory. Amounts are rounded, so the message changes rarely.
-func leakMessage(container string, leak *recommend.Suspicion, bound memoryBound, now time.Time) string {
-	var b strings.Builder
-	perDay := cluster.Format(cluster.Memory, rounded(leak.PerDay))
-	if growing := now.Sub(leak.Last) < 48*time.Hour; growing {
-		fmt.Fprintf(&b, "Memory of container %s has grown by about %s a day since %s", container, perDay, leak.Since.Format(time.DateOnly))
-		if !leak.Full.IsZero() {
-			fmt.Fprintf(&b, ", and at this rate reaches its %s of %s about %s", bound.field, cluster.Format(cluster.Memory, bound.bytes), leak.Full.Format(time.DateOnly))
-		}
-	} else {
-		fmt.Fprintf(&b, "Memory of container %s grew by about %s a day from %s to %s", container, perDay, leak.Since.Format(time.DateOnly), leak.Last.Format(time.DateOnly))
-	}
-	if leak.Most > 0 {
-		fmt.Fprintf(&b, "; leakBound of its profile limits its recommendation to %s until two weeks after the growth has stopped. If this growth is intended, raise leakBound or set minAllowed",
-			cluster.Format(cluster.Memory, rounded(leak.Most)))
-	}
-	return b.String() + "."
-}
-
-// rounded rounds bytes to two significant digits, in whole MiB from 1 MiB on.
-func rounded(bytes float64) int64 {
-	const mib = 1 << 20
-	value := bytes
-	unit := 1.0
-	if bytes >= mib {
-		value = bytes / mib
-		unit = mib
-	}
-	step := math.Pow(10, max(math.Floor(math.Log10(max(value, 1)))-1, 0))
-	return int64(math.Round(value/step) * step * unit)
-}
-
 // The reasons of conditions that are not part of podfit's API: upstream's, and that of ConditionTargetConflict.
 const (
 	ReasonNoPodsMatched = "NoPodsMatched"
@@ -147,6 +112,7 @@ var ConditionReasons = map[string][]string{
 	v1alpha1.ConditionNeedsLargerNode:           {v1alpha1.ReasonScaledDown, v1alpha1.ReasonNoNodeFits},
 	v1alpha1.ConditionNeedsMoreReplicas:         {v1alpha1.ReasonAboveNodeShare, v1alpha1.ReasonReplicasFixed},
 	v1alpha1.ConditionCriticalityInvalid:        {v1alpha1.ReasonLabelInvalid},
+	v1alpha1.ConditionPackingNotPossible:        {v1alpha1.ReasonNodesNotKnown, v1alpha1.ReasonTooYoung, v1alpha1.ReasonLargerThanHalf, v1alpha1.ReasonLimitByRequest},
 	v1alpha1.ConditionHorizontalPodAutoscaler:   {v1alpha1.ReasonRequestLeft, v1alpha1.ReasonScalePointPreserved, v1alpha1.ReasonOthersReset},
 	v1alpha1.ConditionUsageAboveRequest:         {v1alpha1.ReasonRequestTooLow, v1alpha1.ReasonOneReplica, v1alpha1.ReasonStarting, v1alpha1.ReasonNodeHasSpare},
 	v1alpha1.ConditionCPUThrottled:              {v1alpha1.ReasonAtLimit, v1alpha1.ReasonKernelTooOld, v1alpha1.ReasonBurstsOfThreads},

@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -21,6 +22,11 @@ func TestReasons_ofCoreAndAPI_areEqual(t *testing.T) {
 		sizing.Deleted:      v1alpha1.ReasonDeleted,
 		sizing.OtherProfile: v1alpha1.ReasonOtherProfile,
 		sizing.ModeEvicts:   v1alpha1.ReasonModeEvicts,
+
+		sizing.Reason(recommend.NodesNotKnown):  v1alpha1.ReasonNodesNotKnown,
+		sizing.Reason(recommend.TooYoung):       v1alpha1.ReasonTooYoung,
+		sizing.Reason(recommend.LargerThanHalf): v1alpha1.ReasonLargerThanHalf,
+		sizing.Reason(recommend.LimitByRequest): v1alpha1.ReasonLimitByRequest,
 	} {
 		if string(reason) != want {
 			t.Errorf("the core has reason %q, the API %q", reason, want)

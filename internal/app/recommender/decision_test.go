@@ -10,7 +10,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
@@ -43,38 +42,6 @@ func TestMemoryLimit_podsWithAndWithoutLimits_isTheLowest(t *testing.T) {
 	} {
 		if got := memoryLimit(tt.pods, "app"); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
-		}
-	}
-}
-
-func TestLeakMessage_growth_namesRateBoundAndRemedy(t *testing.T) {
-	now := time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)
-	since, full := now.Add(-10*24*time.Hour), now.Add(20*24*time.Hour)
-	limit := memoryBound{"limit", 1 << 30}
-	for name, tt := range map[string]struct {
-		leak recommend.Suspicion
-		want string
-	}{
-		"grows": {recommend.Suspicion{Growth: recommend.Growth{PerDay: 20 * mib}, Since: since, Last: now},
-			"Memory of container app has grown by about 20Mi a day since 2026-03-10."},
-		"reaches its limit": {recommend.Suspicion{Growth: recommend.Growth{PerDay: 20 * mib, Full: full}, Since: since, Last: now},
-			"Memory of container app has grown by about 20Mi a day since 2026-03-10, and at this rate reaches its limit of 1Gi about 2026-04-09."},
-		"has grown until two days ago": {recommend.Suspicion{Growth: recommend.Growth{PerDay: 20 * mib, Full: full}, Since: since, Last: now.Add(-48 * time.Hour)},
-			"Memory of container app grew by about 20Mi a day from 2026-03-10 to 2026-03-18."},
-		"recommendation is bounded": {recommend.Suspicion{Growth: recommend.Growth{PerDay: 20 * mib}, Since: since, Last: now, Most: 300 * mib},
-			"Memory of container app has grown by about 20Mi a day since 2026-03-10; leakBound of its profile limits its recommendation to 300Mi until two weeks after the growth has stopped. " +
-				"If this growth is intended, raise leakBound or set minAllowed."},
-	} {
-		if got := leakMessage("app", &tt.leak, limit, now); got != tt.want {
-			t.Errorf("%s: got %q, want %q", name, got, tt.want)
-		}
-	}
-}
-
-func TestRounded_bytes_haveTwoSignificantDigits(t *testing.T) {
-	for bytes, want := range map[float64]int64{0: 0, 7: 7, 123: 120, mib - 1: 1_000_000, mib: mib, 12.6 * mib: 13 * mib, 126 * mib: 130 * mib} {
-		if got := rounded(bytes); got != want {
-			t.Errorf("%v bytes: got %d, want %d", bytes, got, want)
 		}
 	}
 }

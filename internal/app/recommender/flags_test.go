@@ -421,7 +421,7 @@ func TestFeatureGates_perVPAConfig_selectsTheOOMBumpOfTheVPA(t *testing.T) {
 		r.pass(t.Context(), now)
 		b.pods[0].Containers[0].Exit = &cluster.Exit{OOM: true, Started: now.Add(-time.Hour), Finished: now.Add(time.Second)}
 		r.pass(t.Context(), now.Add(time.Minute))
-		if _, got := r.usageStore.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
+		if _, got, _ := r.usageStore.Series(a.Target, "app").LastOOM(); float64(got) != want*50*(1<<20) {
 			t.Errorf("gates %q: the OOM kill needs %d bytes, want %v times the request", set, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
@@ -105,4 +106,24 @@ func (a *advice) tooLarge(live []*cluster.Pod) tooLarge {
 func requestsOf(limits policy.Limits, p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 	demand := admissible.DemandOf(limits, p, cluster.Standing{}, fits)
 	return demand.Most().Requests
+}
+
+// sayPacking sets the condition PackingNotPossible if the profile sizes pods for full nodes, and a container is sized as by balanced.
+func (a *advice) sayPacking() {
+	if !a.choice.Usable {
+		return
+	}
+	profile := a.by.workloads.Profile(a.choice, a.to.Target)
+	for _, history := range a.by.usageStore.All(a.to.Target) {
+		own := a.to.Policy(history.Container())
+		if !own.Controls().Has(cluster.Memory) || history.Stale() {
+			continue
+		}
+		if problem := profile.PackingProblem(history); problem != recommend.NoPackingProblem {
+			a.report(v1alpha1.ConditionPackingNotPossible, string(problem), fmt.Sprintf(
+				"Profile %s sizes container %s as balanced does: %s.", a.choice.Name, history.Container(), recommend.PackingProblems[problem]))
+			return
+		}
+	}
+	a.report(v1alpha1.ConditionPackingNotPossible, "", "")
 }

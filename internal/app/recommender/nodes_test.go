@@ -76,3 +76,42 @@ func TestRecommender_podFitsOnNoNode_setsNeedsLargerNode(t *testing.T) {
 		})
 	}
 }
+
+// While a container cannot be sized for full nodes, it has the request of balanced, and the condition says why.
+func TestRecommender_profilePacked_sizesByNodesAndSaysWhereItCannot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.use["app"] = cluster.Amounts(300, 4<<30)
+		for name, profile := range map[string]string{"web": "packed", "other": "balanced"} {
+			b.autoscale(name, b.deployment(name, 2, "app")).Recommender = profile
+		}
+		check := func(when, reason, text string) {
+			t.Helper()
+			c := b.standing("web", v1alpha1.ConditionPackingNotPossible)
+			if c.Reason != reason || reason != "" && (c.Status != watcher.True || !strings.Contains(c.Message, text)) {
+				t.Errorf("%s: the condition is %+v, want %s: %s", when, c, reason, text)
+			}
+			web, other := b.advice("web", "app").Target, b.advice("other", "app").Target
+			if web == other != (reason != "") {
+				t.Errorf("%s: target %v, that of balanced is %v", when, web, other)
+			}
+			if c := b.standing("other", v1alpha1.ConditionPackingNotPossible); c.Status == watcher.True {
+				t.Errorf("%s: balanced has the condition %+v", when, c)
+			}
+		}
+		b.run(time.Hour)
+		check("without nodes", v1alpha1.ReasonNodesNotKnown, "Profile packed sizes container app as balanced does: no node is known")
+		b.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true}}
+		b.run(time.Hour)
+		check("after two hours", v1alpha1.ReasonTooYoung, "fewer than three days")
+		b.run(72 * time.Hour)
+		check("after three days", "", "")
+		advice := b.advice("web", "app")
+		if want := int64(4<<30) * 100 / 85; advice.Target.Memory < want || advice.Target.Memory > want+want/200 || !near(advice.MemoryLimit, 8<<30) {
+			t.Errorf("memory request %d and limit %d, want %d, which leaves 15 %% of a node free, and twice the peak", advice.Target.Memory, advice.MemoryLimit, want)
+		}
+		b.nodes[0].Allocatable.Memory = 7 << 30
+		b.run(time.Hour)
+		check("on smaller nodes", v1alpha1.ReasonLargerThanHalf, "more than half of the memory of the smallest node")
+	})
+}

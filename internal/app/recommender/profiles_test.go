@@ -227,7 +227,7 @@ func TestRecommender_restartDuringHold_holdContinues(t *testing.T) {
 				b := newBench(t)
 				b.use["app"] = cluster.Amounts(700, 500<<20)
 				from := "balanced"
-				if slices.Contains([]string{"balanced", "cost", "critical"}, p.Name) {
+				if slices.Contains([]string{"balanced", "cost", "critical", "packed"}, p.Name) {
 					from = "busy-hours" // a profile with another algorithm
 				}
 				b.autoscale("web", b.deployment("web", 2, "app")).Recommender = from

@@ -185,6 +185,7 @@ type NoteKind string
 const (
 	RaisedToRangeMin     NoteKind = " capped to fit Min in container LimitRange"
 	LoweredToRangeMax    NoteKind = " capped to fit Max in container LimitRange"
+	RaisedForLimit       NoteKind = " raised so that the limit is above the highest usage"
 	RaisedToMinAllowed   NoteKind = " capped to minAllowed"
 	LoweredToMaxAllowed  NoteKind = " capped to maxAllowed"
 	LoweredToLimit       NoteKind = " capped to container limit" // the policy keeps limits

@@ -221,6 +221,6 @@ type Advice struct {
 	Groups   []GroupSize // sizes of pods that need less, by role; sorted, at most MaxGroups
 	Shared   Resources   // its part of what a pod needs as a whole, lower than the target (shared.go)
 
-	// MemoryLimit is the memory limit by the highest usage, in bytes, if LimitRule.Peaks applies; 0 if it is not known.
-	MemoryLimit int64
+	// MemoryLimit is the memory limit by the highest usage, and MemoryPeak that usage, in bytes, if LimitRule.Peaks applies; 0 if it is not known.
+	MemoryLimit, MemoryPeak int64
 }

@@ -46,7 +46,7 @@ type GroupSize struct {
 // Equal reports whether two recommendations are the same.
 func (a Advice) Equal(b Advice) bool {
 	return a.Container == b.Container && a.Estimate == b.Estimate && a.Uncapped == b.Uncapped && a.Learnt == b.Learnt && slices.Equal(a.Groups, b.Groups) &&
-		a.Shared == b.Shared && a.MemoryLimit == b.MemoryLimit
+		a.Shared == b.Shared && a.MemoryLimit == b.MemoryLimit && a.MemoryPeak == b.MemoryPeak
 }
 
 // Role returns the value of a label of the pod, "" if that is not known. Labels are known of pods whose controller is a StatefulSet or not

@@ -66,36 +66,6 @@ func TestAmount_nightlyPeak_eachAlgorithm(t *testing.T) {
 	}
 }
 
-// The example in docs/backtest.md.
-func TestPacked_exampleOfTheDocs_isCorrect(t *testing.T) {
-	for node, want := range map[float64]int64{16 << 30: 3000, 2 << 30: 4345} { // MiB
-		p := Packed{Memory: node}
-		state := p.Extend()
-		end := start.Add(14 * 24 * time.Hour)
-		for at := start; at.Before(end); at = at.Add(5 * time.Minute) {
-			cores, bytes := 0.5, 2550.0*mib
-			if at.Hour() == 3 && at.Day() == 3 { // on the second of 14 days
-				cores, bytes = 2, 4000*mib
-			}
-			state.Observe(usage.Sample{At: at, CPU: cores, Memory: bytes}, cluster.Both)
-		}
-		state.ObserveOOM(usage.OOM{At: end}, 9000*mib) // a replay takes usage above the request for a kill
-		for r, want := range map[cluster.Resource]int64{cluster.CPU: 500, cluster.Memory: want} {
-			var steps derivation.Steps
-			got := p.Amount(state, r, end, steps.Begin(cluster.Pick(r, 1000.0, 1)))
-			if !steptest.LeadTo(got, steps) || p.Amount(state, r, end, nil) != got {
-				t.Errorf("the steps do not lead to %d: %+v", got, steps)
-			}
-			if got /= cluster.Pick(r, int64(1), mib); got < want || got > want+want/200 {
-				t.Errorf("nodes of %.0f GiB: %v is %d, want %d", node/(1<<30), r, got, want)
-			}
-		}
-		if got := p.Amount(p.Extend(), cluster.CPU, end, nil) + p.Amount(nil, cluster.Memory, end, nil); got != 0 {
-			t.Errorf("without usage the request is %d", got)
-		}
-	}
-}
-
 func b2f(b bool) float64 {
 	if b {
 		return 1

@@ -45,6 +45,9 @@ type Declared struct {
 	Classes    []string // the PriorityClasses of the pods without a valid label, sorted; "" for pods without one
 	HasInvalid bool     // a pod has an invalid value of Label
 	Invalid    string   // the first of these values, sorted
+	Limited    []string // the containers with a CPU limit, sorted
+	Capped     []string // those with a memory limit
+	Runtimes   []string // those with a memory limit and a language runtime that sizes its heap by it
 }
 
 // Known reports whether a pod was seen.
@@ -57,6 +60,7 @@ func DeclaredBy(pods []*cluster.Pod) (out Declared, ok bool) {
 			continue
 		}
 		ok = true
+		out.addLimits(p)
 		class := ""
 		if p.Marks != nil {
 			if factor, valid := out.read(&p.Marks.Criticality); valid {
@@ -70,6 +74,23 @@ func DeclaredBy(pods []*cluster.Pod) (out Declared, ok bool) {
 		}
 	}
 	return out, ok
+}
+
+// addLimits notes the containers of a pod with limits.
+func (d *Declared) addLimits(p *cluster.Pod) {
+	add := func(to *[]string, name string, is bool) {
+		if at, known := slices.BinarySearch(*to, name); is && !known {
+			*to = slices.Insert(*to, at, name)
+		}
+	}
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.IsSized() {
+			_, limits := c.Running()
+			add(&d.Limited, c.Name, limits.CPU > 0)
+			add(&d.Capped, c.Name, limits.Memory > 0)
+			add(&d.Runtimes, c.Name, limits.Memory > 0 && p.Runtime(c) != nil)
+		}
+	}
 }
 
 // read returns the valid label of a pod, and notes an invalid one.

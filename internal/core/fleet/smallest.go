@@ -11,7 +11,7 @@ type Nodes struct {
 	all       []cluster.Node
 	byName    map[string]*cluster.Node
 	selectors []cluster.NodeSelector
-	least     map[cluster.Place]NodeSizes // of the smallest without taint
+	least     map[cluster.Place]NodeSizes // cache of open
 }
 
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
@@ -32,14 +32,19 @@ func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
 // Known reports whether the nodes of the cluster are known, although all may be cordoned.
 func (n *Nodes) Known() bool { return n.known }
 
-// Smallest returns the CPU of the smallest node that any of the pods may run on, or zero values if there are no live pods or no nodes for
+// Smallest returns the sizes of the smallest node that any of the pods may run on, or zero values if there are no live pods or no nodes for
 // them. A pod may run on its current node, and on nodes without taints that match its node selector and required node affinity.
 // Tolerations are ignored. If the affinity is not evaluated, only its current node counts.
 func (n *Nodes) Smallest(pods []*cluster.Pod) NodeSizes {
 	var least NodeSizes
+	copies := map[string]int{} // by node
 	for _, p := range pods {
 		if !p.Live() {
 			continue
+		}
+		if p.Node != "" {
+			copies[p.Node]++
+			least.Copies = max(least.Copies, copies[p.Node])
 		}
 		least = least.smaller(n.open(p.Place))
 		if on := n.byName[p.Node]; on != nil {
@@ -49,9 +54,12 @@ func (n *Nodes) Smallest(pods []*cluster.Pod) NodeSizes {
 	return least
 }
 
-// NodeSizes is the CPU of the smallest node that the pods of a workload may run on, in millicores; 0: not known. The two may be of
-// different nodes.
-type NodeSizes struct{ Allocatable, Capacity int64 }
+// NodeSizes are the sizes of the smallest nodes that the pods of a workload may run on; 0: not known. They may be of different nodes.
+type NodeSizes struct {
+	Allocatable, Capacity int64 // CPU, in millicores
+	Memory                int64 // allocatable, in bytes
+	Copies                int   // the most pods of the workload on one node
+}
 
 // Of returns the CPU of a base.
 func (n NodeSizes) Of(base cluster.NodeBase) int64 {
@@ -63,21 +71,25 @@ func (n NodeSizes) Of(base cluster.NodeBase) int64 {
 
 // sizesOf returns the CPU of a node. A node that does not report its capacity counts with what is allocatable.
 func sizesOf(n *cluster.Node) NodeSizes {
-	return NodeSizes{Allocatable: n.Allocatable.CPU, Capacity: max(n.Capacity.CPU, n.Allocatable.CPU)}
+	return NodeSizes{Allocatable: n.Allocatable.CPU, Capacity: max(n.Capacity.CPU, n.Allocatable.CPU), Memory: n.Allocatable.Memory}
 }
 
 // smaller returns the smaller known size of each base.
 func (n NodeSizes) smaller(o NodeSizes) NodeSizes {
-	smaller := func(a, b int64) int64 {
-		if a == 0 || b > 0 && b < a {
-			return b
-		}
-		return a
-	}
-	return NodeSizes{smaller(n.Allocatable, o.Allocatable), smaller(n.Capacity, o.Capacity)}
+	n.Allocatable = smallest(n.Allocatable, o.Allocatable)
+	n.Capacity = smallest(n.Capacity, o.Capacity)
+	n.Memory = smallest(n.Memory, o.Memory)
+	return n
 }
 
-// open returns the CPU of the smallest node without taints that a place allows.
+func smallest(a, b int64) int64 {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// open returns the sizes of the smallest nodes without taints that a place allows.
 func (n *Nodes) open(place cluster.Place) NodeSizes {
 	least, known := n.least[place]
 	if known {

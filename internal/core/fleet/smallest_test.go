@@ -42,11 +42,11 @@ func TestSmallestNode_selectorsAndTaints_areRespected(t *testing.T) {
 		"only pods that have ended":          {[]*cluster.Pod{gone}, 0},
 		"on a node that is not known so far": {[]*cluster.Pod{pod("new", "pool=large")}, 16000},
 	} {
-		if got := nodes.Smallest(tt.pods); got != (NodeSizes{tt.want, tt.want}) {
+		if got := nodes.Smallest(tt.pods); got.Allocatable != tt.want || got.Capacity != tt.want {
 			t.Errorf("%s: %+v, want %d", name, got, tt.want)
 		}
 	}
-	if got := NewNodes(nil, nil).Smallest([]*cluster.Pod{pod("b", "")}); got != (NodeSizes{}) {
+	if got := NewNodes(nil, nil).Smallest([]*cluster.Pod{pod("b", "")}); got != (NodeSizes{Copies: 1}) {
 		t.Errorf("without nodes: %+v", got)
 	}
 }
@@ -61,6 +61,34 @@ func TestSmallestNode_nodeIsNotReady_isIncluded(t *testing.T) {
 		}, nil)
 		if got := nodes.Smallest(pods); got.Allocatable != 4000 {
 			t.Errorf("ready %v: %+v", ready, got)
+		}
+	}
+}
+
+// Pods of a workload that share a node peak together. Cordoned nodes count, pods without a node do not.
+func TestSmallest_copies_areTheMostPodsOnANode(t *testing.T) {
+	var all []cluster.Node
+	for _, name := range []string{"a", "b", "cordoned", "tainted"} {
+		all = append(all, cluster.Node{Name: name, Allocatable: cluster.Amounts(4000, 16<<30), Cordoned: name == "cordoned", Tainted: name == "tainted"})
+	}
+	for name, c := range map[string]struct {
+		nodes []string
+		want  int
+	}{
+		"one on each":           {[]string{"a", "b", "cordoned", "tainted"}, 1},
+		"two on one":            {[]string{"a", "b", "a"}, 2},
+		"three on a taint":      {[]string{"tainted", "tainted", "tainted", "a"}, 3},
+		"a cordoned node":       {[]string{"cordoned", "cordoned"}, 2},
+		"none has a node":       {[]string{"", "", ""}, 0},
+		"some are not placed":   {[]string{"a", "", ""}, 1},
+		"a node that is not up": {[]string{"new", "new"}, 2},
+	} {
+		var pods []*cluster.Pod
+		for _, node := range c.nodes {
+			pods = append(pods, &cluster.Pod{Node: node, Place: cluster.Anywhere, Phase: cluster.Running})
+		}
+		if got := NewNodes(all, nil).Smallest(pods); got.Copies != c.want || got.Memory != 16<<30 {
+			t.Errorf("%s: %+v, want %d pods on a node", name, got, c.want)
 		}
 	}
 }

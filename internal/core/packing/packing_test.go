@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 )
@@ -221,10 +223,16 @@ func TestMeasure_nothingKnown_isNotZero(t *testing.T) {
 	}
 }
 
+// packs returns the profile packed for nodes with an amount of memory.
+func packs(node int64) recommend.Profile {
+	p, _ := recommend.Builtin("packed")
+	return p.For(criticality.Declared{}, fleet.NodeSizes{Memory: node})
+}
+
 func TestPacked_replay_requestsFollowTheRule(t *testing.T) {
 	c := comparisonOf(12, machine{cpu: 1, memory: 4, peaks: map[int]float64{9*perDay + 3: 12}})
 	var last replay.Change
-	for _, change := range replay.Run(c.Workloads[0].Workload, recommend.Packed(64*gib)) {
+	for _, change := range replay.Run(c.Workloads[0].Workload, packs(64*gib)) {
 		if change.Resource == cluster.Memory {
 			last = change
 		}

@@ -34,6 +34,7 @@ const (
 	GlobalMax      BoundKind = "global-max"      // Cap: flags of the recommender, where the policy has no maxAllowed
 	MaxStep        BoundKind = "max-step"        // Step: an annotation bounds the difference from running pods
 	PodRange       BoundKind = "pod-limit-range" // Fit: the sum over the containers
+	LimitOfPeak    BoundKind = "highest-usage"   // Fit: a memory limit that should follow the highest usage and cannot is not below it
 	RangeMin       BoundKind = "limit-range-min" // Fit: the container LimitRange, in terms of the request
 	RangeMax       BoundKind = "limit-range-max" // Fit
 	ContainerLimit BoundKind = "container-limit" // Fit: the limit of the container, if the policy keeps limits
@@ -150,7 +151,7 @@ func look(to *[]Bound, b Bound) {
 }
 
 // bounds are the bounds of the requests of a container, in the order in which they apply.
-type bounds [3]allowed
+type bounds [4]allowed
 
 // apply applies the bounds to amounts. It appends its changes to notes, and the bounds to looked, unless these are nil.
 func (b *bounds) apply(amounts cluster.Resources, notes *[]Note, looked *[]Bound) cluster.Resources {

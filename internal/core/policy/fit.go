@@ -96,19 +96,19 @@ func (f fitting) sized() []Fitted {
 	return f.through(targetSteps[:]).through(sizeSteps[:]).fits
 }
 
-func (f fitting) boundsOf(container string) bounds {
+func (f fitting) boundsOf(container string, least float64) bounds {
 	c := f.p.Container(container)
-	return boundsOf(c, f.a.Policy(container), f.l.Range.Container, MemoryLimitOf(f.a, f.l, f.p, c))
+	return boundsOf(c, f.a.Policy(container), f.l.Range, MemoryLimitOf(f.a, f.l, f.p, c), leastLimit(f.a, container, least))
 }
 
 // boundContainers moves the estimates of each container into its bounds.
 func boundContainers(f fitting) []Fitted {
 	for i := range f.fits {
 		fit := &f.fits[i]
-		b := f.boundsOf(fit.Container)
-		fit.Estimate.Target = b.apply(fit.Estimate.Target, &fit.Notes, f.looked.of(i))
-		fit.Estimate.Lower = b.apply(fit.Estimate.Lower, nil, nil)
-		fit.Estimate.Upper = b.apply(fit.Estimate.Upper, nil, nil)
+		lower, target, upper := f.boundsOf(fit.Container, lowerLeast), f.boundsOf(fit.Container, targetLeast), f.boundsOf(fit.Container, upperLeast)
+		fit.Estimate.Target = target.apply(fit.Estimate.Target, &fit.Notes, f.looked.of(i))
+		fit.Estimate.Lower = lower.apply(fit.Estimate.Lower, nil, nil)
+		fit.Estimate.Upper = upper.apply(fit.Estimate.Upper, nil, nil)
 	}
 	f.looked.proceed(f.fits)
 	return f.fits
@@ -188,16 +188,19 @@ func (f fitting) recommendation(c *cluster.Container) Fitted {
 
 // boundsOf converts the bounds of the requests and limits of a container into bounds of its requests, in the order in which they apply.
 // If the limit keeps its ratio to the request, a bound of the limit bounds the request in the same ratio, rounded down. Else the request is
-// bounded by the limit that is kept, or by the maximum of the limit.
-func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, limitRange cluster.Range, memory MemoryLimitKind) bounds {
+// bounded by the limit that is kept, or by the maximum of the limit. The memory limit does not fall below leastLimit.
+func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, ranges cluster.LimitRange, memory MemoryLimitKind, leastLimit int64) bounds {
+	limitRange := ranges.Container
 	result := bounds{
+		{raised: admissible.RaisedForLimit, least: LimitOfPeak},
 		{raised: admissible.RaisedToRangeMin, lowered: admissible.LoweredToRangeMax, least: RangeMin, most: RangeMax},
 		{raised: admissible.RaisedToMinAllowed, lowered: admissible.LoweredToMaxAllowed, least: MinAllowed, most: MaxAllowed},
 		{lowered: admissible.LoweredToLimit, most: ContainerLimit}, // if the policy keeps limits
 	}
-	inRange := &result[0]
-	allowed := &result[1]
-	kept := &result[2]
+	least := &result[0]
+	inRange := &result[1]
+	allowed := &result[2]
+	kept := &result[3]
 	requests, limits := c.Running()
 	for _, res := range cluster.All {
 		request := requests.Amount(res)
@@ -215,6 +218,9 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 			v, _ := integer.Scaled(request, bound, limit)
 			return v
 		}
+		if res == cluster.Memory && leastLimit > 0 && memory.needsRequest() {
+			least.low = least.low.Set(res, inRequest(leastLimit))
+		}
 		// Min bounds both the request and the limit, so the higher of the two bounds applies. Max needs to bound only the
 		// limit, because the request is never above it.
 		if v := limitRange.Min.Amount(res); v > 0 {
@@ -226,6 +232,10 @@ func boundsOf(c *cluster.Container, containerPolicy *cluster.ContainerPolicy, li
 		if containerPolicy != nil && containerPolicy.RequestsOnly && limits.Amount(res) > 0 {
 			kept.high = kept.high.Set(res, limits.Amount(res))
 		}
+	}
+	if ratio := ranges.ContainerRatio.Memory; memory == LimitByPeaks && ratio > 0 {
+		low, _ := integer.Scaled(1000, leastLimit, ratio)
+		least.low = least.low.Set(cluster.Memory, low)
 	}
 	switch most := limitRange.Max.Memory; {
 	case memory == LimitByPeaks && most > 0:

@@ -121,7 +121,7 @@ func (f fitting) holdScalePoint(u *cluster.UtilizationTarget, r scalepoint.Range
 		fit := &fits[i]
 		if v, ok := fit.Estimate.Target.Get(u.Resource); ok && !fit.Inserted && u.Concerns(fit.Container) {
 			v, _ = round(v, max(to, 0), sized)
-			b := f.boundsOf(fit.Container)
+			b := f.boundsOf(fit.Container, targetLeast)
 			fit.Estimate.Target = fit.Estimate.Target.Set(u.Resource, b.amount(u.Resource, v))
 			fit.Notes = append(fit.Notes, Note{Resource: u.Resource, Kind: admissible.HeldToScalePoint})
 		}

@@ -74,7 +74,7 @@ func (f *initFitting) size(c *cluster.Container) Fitted {
 	if adv == nil || f.p.Container(c.Name) != c { // the API server rejects two containers of one name
 		return fit
 	}
-	within := f.boundsOf(c.Name)
+	within := f.boundsOf(c.Name, targetLeast)
 	needed := within.apply(adv.Target.Only(cp.Controls()), &fit.Notes, nil)
 	if !fit.LimitsKept {
 		fit.Limits = proportionalLimits(c, needed, f.l.Range.Container.Default, &fit.Notes)

@@ -74,6 +74,21 @@ func boundsMemoryLimits(q *cluster.Quota) bool {
 // LimitOf returns the memory limit for a peak of memory usage, in bytes. The second term protects small containers, at the cost of no node.
 func LimitOf(peak float64) float64 { return max(2*peak, peak+1<<30) }
 
+// Shares of the highest usage that are the least memory limit which should follow it: of a lower bound, a target and an upper bound. So a request that
+// was raised for the limit is not changed again by each small change of that usage.
+const lowerLeast, targetLeast, upperLeast = 1.05, 1.2, 1.6
+
+// leastLimit returns what the memory limit of a container that should follow the highest usage should be at least, in bytes: a share of it, in whole MiB;
+// 0 if it is not known.
+func leastLimit(a *cluster.Autoscaler, container string, share float64) int64 {
+	advice := a.AdviceFor(container)
+	if advice == nil {
+		return 0
+	}
+	least, _ := integer.Scaled(advice.MemoryPeak, int64(share*100), 100)
+	return (least + 1<<20 - 1) >> 20 << 20
+}
+
 // LargestMemoryLimit returns the largest memory limit with which a container of live pods runs.
 func LargestMemoryLimit(pods []*cluster.Pod, container string) (largest int64) {
 	for _, p := range pods {
@@ -92,6 +107,12 @@ func HasLimitByPeaks(fits []Fitted) bool {
 
 // isApart reports whether the limit does not follow the request.
 func (k MemoryLimitKind) isApart() bool { return k == LimitUnchanged || k == LimitByPeaks }
+
+// needsRequest reports whether the limit follows the request although it should follow the highest usage. It does not for a language runtime, whose usage
+// follows the limit.
+func (k MemoryLimitKind) needsRequest() bool {
+	return !k.isApart() && k != LimitOfPolicy && k != LimitLeftToHPA && k != LimitOfRuntime
+}
 
 // page is how far a limit that does not follow the request stays above it, in bytes: with equal ones, the QoS class could become Guaranteed.
 const page = 4096

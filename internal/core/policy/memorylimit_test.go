@@ -13,13 +13,13 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// byPeaks returns an autoscaler that recommends 100m and 300 MiB, and a memory limit of 1,536 MiB for app.
+// byPeaks returns an autoscaler that recommends 100m and 300 MiB, and a memory limit of 1,536 MiB for app, whose highest usage is 512 MiB.
 func byPeaks() *cluster.Autoscaler {
 	target := cluster.Amounts(100, 300<<20)
 	return &cluster.Autoscaler{
 		Key: cluster.Key{Namespace: "shop", Name: "cart"}, Mode: cluster.InPlaceOrRecreate, MemoryLimits: cluster.LimitRule{Peaks: true},
 		Advice: []cluster.Advice{{
-			Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}, MemoryLimit: 1536 << 20,
+			Container: "app", Estimate: cluster.Estimate{Lower: target, Target: target, Upper: target}, MemoryLimit: 1536 << 20, MemoryPeak: 512 << 20,
 		}},
 	}
 }
@@ -34,15 +34,18 @@ func burstable() *cluster.Pod {
 func TestFit_memoryLimitRule_isAppliedOrTheLimitKeepsItsRatio(t *testing.T) {
 	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
 	const unset, mib = -1, 1 << 20
+	const least = 615 * mib // a fifth above the highest usage, for which the recommended limit is
 	for name, c := range map[string]struct {
 		change         func(*cluster.Autoscaler, *Limits, *cluster.Pod)
 		kind           MemoryLimitKind
 		request, limit int64 // bytes
 	}{
-		"peaks":        {nil, LimitByPeaks, 300 * mib, 1536 * mib},
-		"by default":   {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.MemoryLimits = cluster.LimitRule{} }, LimitInProportion, 300 * mib, 600 * mib},
-		"keep":         {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.MemoryLimits = cluster.LimitRule{Keep: true} }, LimitUnchanged, 300 * mib, unset},
-		"not known":    {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.Advice[0].MemoryLimit = 0 }, LimitPeaksUnknown, 300 * mib, 600 * mib},
+		"peaks":      {nil, LimitByPeaks, 300 * mib, 1536 * mib},
+		"by default": {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.MemoryLimits = cluster.LimitRule{} }, LimitInProportion, 300 * mib, 600 * mib},
+		"keep":       {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.MemoryLimits = cluster.LimitRule{Keep: true} }, LimitUnchanged, 300 * mib, unset},
+		"not known": {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) {
+			a.Advice[0].MemoryLimit, a.Advice[0].MemoryPeak = 0, 0
+		}, LimitPeaksUnknown, 300 * mib, 600 * mib},
 		"below target": {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) { a.Advice[0].MemoryLimit = 100 << 20 }, LimitByPeaks, 300 * mib, 300*mib + page},
 		"keep bounds the request": {func(a *cluster.Autoscaler, _ *Limits, _ *cluster.Pod) {
 			a.MemoryLimits = cluster.LimitRule{Keep: true}
@@ -55,7 +58,7 @@ func TestFit_memoryLimitRule_isAppliedOrTheLimitKeepsItsRatio(t *testing.T) {
 		"Guaranteed": {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) {
 			p.Containers[0].Requests, p.QoS = cluster.Amounts(100, 400<<20), cluster.Guaranteed
 			p.Containers[0].Limits = p.Containers[0].Requests
-		}, LimitOfGuaranteed, 300 * mib, 300 * mib},
+		}, LimitOfGuaranteed, least, least},
 		"Guaranteed, keep": {func(a *cluster.Autoscaler, _ *Limits, p *cluster.Pod) {
 			a.MemoryLimits = cluster.LimitRule{Keep: true}
 			p.Containers[0].Requests, p.QoS = cluster.Amounts(100, 400<<20), cluster.Guaranteed
@@ -63,11 +66,11 @@ func TestFit_memoryLimitRule_isAppliedOrTheLimitKeepsItsRatio(t *testing.T) {
 		}, LimitOfGuaranteed, 300 * mib, 300 * mib},
 		"a JVM": {func(_ *cluster.Autoscaler, _ *Limits, p *cluster.Pod) { p.Runtimes = java(cluster.Runtime{}) }, LimitOfRuntime, 300 * mib, 600 * mib},
 		"quotas are not known": {
-			func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) { l.QuotasUnknown = true }, LimitQuotasUnknown, 300 * mib, 600 * mib,
+			func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) { l.QuotasUnknown = true }, LimitQuotasUnknown, least / 2, least / 2 * 2,
 		},
 		"a quota bounds memory limits": {func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) {
 			l.Quotas = &cluster.Quotas{List: []cluster.Quota{{Name: "all", Hard: cluster.PodResources{Limits: memory(100 << 30)}}}}
-		}, LimitOfQuota, 300 * mib, 600 * mib},
+		}, LimitOfQuota, least / 2, least / 2 * 2},
 		"a quota bounds memory requests": {func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) {
 			l.Quotas = &cluster.Quotas{List: []cluster.Quota{{Name: "all", Hard: cluster.PodResources{Requests: memory(100 << 30)}}}}
 		}, LimitByPeaks, 300 * mib, 1536 * mib},
@@ -75,7 +78,7 @@ func TestFit_memoryLimitRule_isAppliedOrTheLimitKeepsItsRatio(t *testing.T) {
 			func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) { l.Range.Container.Max = memory(500 << 20) }, LimitByPeaks, 300 * mib, 500 * mib,
 		},
 		"a LimitRange bounds the ratio": {
-			func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) { l.Range.ContainerRatio = memory(2000) }, LimitByPeaks, 300 * mib, 600 * mib,
+			func(_ *cluster.Autoscaler, l *Limits, _ *cluster.Pod) { l.Range.ContainerRatio = memory(2000) }, LimitByPeaks, least / 2, least / 2 * 2,
 		},
 		"a LimitRange bounds the memory of pods, keep": {func(a *cluster.Autoscaler, l *Limits, _ *cluster.Pod) {
 			a.MemoryLimits = cluster.LimitRule{Keep: true}
@@ -89,6 +92,9 @@ func TestFit_memoryLimitRule_isAppliedOrTheLimitKeepsItsRatio(t *testing.T) {
 		a, l, p := byPeaks(), Limits{}, burstable()
 		if c.change != nil {
 			c.change(a, &l, p)
+		}
+		if !a.MemoryLimits.Peaks { // then the recommendation has none
+			a.Advice[0].MemoryPeak = 0
 		}
 		if kind := MemoryLimitOf(a, l, p, &p.Containers[0]); kind != c.kind {
 			t.Errorf("%s: the limit %q, want %q", name, kind, c.kind)
@@ -190,12 +196,15 @@ func TestFit_limitByPeaks_newPodDoesNotBecomeGuaranteed(t *testing.T) {
 // The LimitRange has room for the request, and for its limit in proportion. A higher limit must not lower the request in the same ratio.
 func TestFit_limitByPeaks_podMaximumDoesNotLowerTheRequest(t *testing.T) {
 	l := Limits{Range: cluster.LimitRange{Pod: cluster.Range{Max: cluster.Resources{}.Set(cluster.Memory, 768<<20)}}}
-	for _, rule := range []cluster.LimitRule{{}, {Peaks: true}} {
+	for want, rule := range map[int64]cluster.LimitRule{300: {}, 307: {Peaks: true}} { // a limit of 615 MiB is a fifth above the highest usage
 		a := byPeaks()
 		a.MemoryLimits = rule
+		if !rule.Peaks {
+			a.Advice[0].MemoryPeak = 0
+		}
 		fits := Fit(a, l, burstable())
-		if got := fits[0].Requests.Memory >> 20; got != 300 {
-			t.Errorf("peaks %t: the request is %d MiB, the limit %d MiB, want a request of 300 MiB", rule.Peaks, got, fits[0].Limits.Memory>>20)
+		if got := fits[0].Requests.Memory >> 20; got != want {
+			t.Errorf("peaks %t: the request is %d MiB, the limit %d MiB, want a request of %d MiB", rule.Peaks, got, fits[0].Limits.Memory>>20, want)
 		}
 	}
 }
@@ -255,5 +264,53 @@ func TestUnboost_limitIsKept_endOfTheBoostLeavesIt(t *testing.T) {
 	over, _ := Unboost(a, p, Fit(a, l, p), time.Now())
 	if limit, changes := over[0].Limits.Get(cluster.Memory); changes {
 		t.Errorf("the limit of 1024 MiB becomes %d MiB", limit>>20)
+	}
+}
+
+// A user's maximum, and the limit that a policy keeps, win against the request for a limit above the highest usage.
+func TestFit_limitByPeaksInProportion_isBoundedByTheUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Autoscaler)
+		want   int64 // MiB
+	}{
+		"nothing": {func(*cluster.Autoscaler) {}, 307},
+		"maxAllowed": {func(a *cluster.Autoscaler) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "*", MaxAllowed: cluster.Amounts(1000, 250<<20)}}
+		}, 250},
+		"RequestsOnly": {func(a *cluster.Autoscaler) {
+			a.Policies = []cluster.ContainerPolicy{{Container: "*", RequestsOnly: true}}
+		}, 300},
+		"a larger target": {func(a *cluster.Autoscaler) { a.Advice[0].Target.Memory = 350 << 20 }, 350},
+		"not known":       {func(a *cluster.Autoscaler) { a.Advice[0].MemoryPeak = 0 }, 300},
+		"a small peak":    {func(a *cluster.Autoscaler) { a.Advice[0].MemoryPeak = 100 << 20 }, 300},
+		"another rule":    {func(a *cluster.Autoscaler) { a.MemoryLimits = cluster.LimitRule{} }, 307}, // while the target is that of the profile before
+	} {
+		a, p := byPeaks(), burstable()
+		c.change(a)
+		quotas := &cluster.Quotas{TooMany: true} // so that the limit keeps its ratio
+		if got := Fit(a, Limits{Quotas: quotas}, p)[0].Requests.Memory >> 20; got != c.want {
+			t.Errorf("%s: the request is %d MiB, want %d", name, got, c.want)
+		}
+	}
+}
+
+// The highest usage rises and falls by a few percent, and a pod with much more memory runs. Each pod is changed once.
+func TestFit_limitByPeaksInProportion_podIsChangedOnce(t *testing.T) {
+	const gib = 1 << 30
+	a := byPeaks()
+	a.Advice[0].Estimate = cluster.Estimate{Lower: cluster.Amounts(90, gib), Target: cluster.Amounts(100, gib), Upper: cluster.Amounts(125, gib)}
+	p := &cluster.Pod{QoS: cluster.Guaranteed, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 32*gib), Limits: cluster.Amounts(100, 32*gib)}}}
+	changes := 0
+	for pass := range int64(20) {
+		a.Advice[0].MemoryLimit = max(4*gib, LargestMemoryLimit([]*cluster.Pod{p}, "app")) // as in the first 14 days
+		a.Advice[0].MemoryPeak = 2*gib + pass%5*50<<20
+		f, c := &Fit(a, Limits{}, p)[0], &p.Containers[0]
+		if had := c.Requests.Memory; had < f.Estimate.Lower.Memory || had > f.Estimate.Upper.Memory {
+			changes++
+			c.Requests, c.Limits = f.Requests, f.Limits
+		}
+	}
+	if limit := p.Containers[0].Limits.Memory; changes != 1 || limit < 2*gib*6/5 || limit > 3*gib {
+		t.Errorf("changed %d times, the limit is %d MiB", changes, limit>>20)
 	}
 }

@@ -32,7 +32,7 @@ func guardRuntimes(f fitting) []Fitted {
 		if r == nil || r.Kind != cluster.JVM || fit.Inserted {
 			continue
 		}
-		b := f.boundsOf(fit.Container)
+		b := f.boundsOf(fit.Container, targetLeast)
 		if f.a.Guards.Memory && !isScaled(f.a, fit, cluster.Memory) {
 			guardHeap(fit, HeapFloor(f.a, c, r), b, f.looked.of(i))
 		}

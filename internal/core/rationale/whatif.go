@@ -393,7 +393,7 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 		least = recommend.LeastUsage(level)
 	} else if !history.Memory.IsEmpty() {
 		peak = history.Memory.Max()
-		if killed, _ := history.LastOOM(); killed.IsZero() {
+		if killed, _, _ := history.LastOOM(); killed.IsZero() {
 			o := history.Memory.Options()
 			least = o.Start(o.Bucket(math.Nextafter(peak, 0)))
 		}

@@ -249,7 +249,7 @@ func TestWhatIf_histogramOnly_knowsOnlyWhatItsBucketsAllow(t *testing.T) {
 func TestWhatIf_unknownProfileOrHistory_hasTheReason(t *testing.T) {
 	s := cartScene()
 	for text, want := range map[string]string{
-		"profile=fast":      "There is no profile fast. Profiles: default, balanced, cost, critical, busy-hours, autopilot.",
+		"profile=fast":      "There is no profile fast. Profiles: default, balanced, cost, critical, busy-hours, autopilot, packed.",
 		"profile=autopilot": "The history of profile balanced is not enough",
 	} {
 		if got := ofMemory(t, WhatIf(&s.Sizing, parse(t, text))); got.Known || !strings.HasPrefix(got.Reason, want) {

@@ -179,6 +179,7 @@ func TestWhy_criticalityAndShareOfANode_areNamed(t *testing.T) {
 func TestWhy_everyProfile_matchesGoldenFile(t *testing.T) {
 	var out strings.Builder
 	for _, p := range recommend.BacktestProfiles() {
+		p = p.For(criticality.Declared{}, fleet.NodeSizes{Memory: 64 * gib})
 		s := newScene(p, time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
 		s.use(14*dayLength, func(at time.Time) (float64, float64) {
 			if at.Hour() >= 9 && at.Hour() < 17 {

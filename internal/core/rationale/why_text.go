@@ -287,7 +287,7 @@ var boundNames = map[policy.BoundKind]string{
 	policy.WholeCores: "whole cores", policy.NodeShare: "share of the smallest node for a pod",
 	policy.MemoryPerCPU: "podfit.dev/memory-per-cpu", policy.MaxStep: "podfit.dev/max-step", policy.MinAllowed: "minAllowed", policy.MaxAllowed: "maxAllowed", policy.GlobalMax: "maximum of the recommender",
 	policy.PodRange: "LimitRange of pods", policy.RangeMin: "LimitRange minimum", policy.RangeMax: "LimitRange maximum",
-	policy.ContainerLimit: "limit of the container", policy.ScalePoint: "range of the HPA's target", policy.APIServer: "rules of the API server",
+	policy.ContainerLimit: "limit of the container", policy.LimitOfPeak: "a limit above the highest usage", policy.ScalePoint: "range of the HPA's target", policy.APIServer: "rules of the API server",
 	policy.JVMHeap: "heap of the JVM", policy.JVMShare: "range that a JVM misreads", policy.Node: "largest node", policy.Quota: "ResourceQuota",
 }
 

@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/trend"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -127,8 +128,8 @@ type Memo struct {
 
 	p           *AdaptiveParams
 	cpu, memory held
-	leak        leak   // of memory
-	regime      regime // of memory
+	leak        trend.Leak // of memory
+	regime      regime     // of memory
 	shortfall   shortfall
 
 	cpuChoice, memoryChoice choice
@@ -215,7 +216,7 @@ func (m *Memo) ObserveOOM(o usage.OOM, needed int64) {
 func (m *Memo) exceeded(now int64, need float64) {
 	request := &m.memory
 	rule := &m.p.Memory
-	if !request.above && request.learns(&m.Memory, now) && !m.leak.bounds() { // it is not the margin's fault
+	if !request.above && request.learns(&m.Memory, now) && !m.leak.Bounds() { // it is not the margin's fault
 		request.adjust = min(request.adjust+rule.Step*(1-rule.aim()), maxAdjust)
 	}
 	request.above = true
@@ -254,9 +255,9 @@ func (m *Memo) observeMemory(now int64, used, need float64) {
 		request.day = d
 		request.above = false
 		m.chooseMemory(int(d))
-		m.leak.judge(&m.Memory, request.level*rule.LeakBound, now)
+		m.leak.Judge(&m.Memory, request.level*rule.LeakBound, now)
 	}
-	m.leak.used(used, now)
+	m.leak.Used(used, now)
 	m.regime.used(used, int(now/3600))
 	raised := m.Memory.Observe(int(now/3600), need)
 	had := request.at(now)
@@ -395,18 +396,18 @@ func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *deriv
 		to.HourOfDay(to.Evidence(), 0, days[0])
 	}
 	want := hourly.Amount(level)
-	if ahead := m.leak.ahead(days.all(), now); ahead > 0 {
+	if ahead := m.leak.Ahead(days.all(), now); ahead > 0 {
 		want = to.Raise(derivation.StepGrowth, want, ahead)
 		if to != nil {
-			to.Evidence().From = unix(m.leak.from)
-			to.Evidence().Amount = m.leak.perDay
+			to.Evidence().From = unix(m.leak.From)
+			to.Evidence().Amount = m.leak.PerDay
 		}
 	}
 	want = m.raisedMemory(want, now, to)
-	if m.leak.bounds() {
-		want = to.Lower(derivation.StepLeakBound, want, m.leak.most())
+	if m.leak.Bounds() {
+		want = to.Lower(derivation.StepLeakBound, want, m.leak.Most())
 		if to != nil {
-			to.Evidence().From = unix(m.leak.since)
+			to.Evidence().From = unix(m.leak.Since)
 		}
 	}
 	return to.Lower(derivation.StepMaximum, want, derivation.MaxAmount)

@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/trend"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -55,8 +56,8 @@ func TestComparisons_outsideOfBacktest_areNotBuiltIn(t *testing.T) {
 			t.Errorf("%s stores %d bytes, error %v", p.Name, len(data), err)
 		}
 	}
-	if len(Comparisons()) != 2 {
-		t.Errorf("%d comparison profiles, want 2", len(Comparisons()))
+	if len(Comparisons()) != 1 {
+		t.Errorf("%d comparison profiles, want 1", len(Comparisons()))
 	}
 }
 
@@ -211,7 +212,7 @@ func TestLeak_steadyGrowth_isDistinguishedFromOtherGrowth(t *testing.T) {
 	var told []string
 	for name, tt := range tests {
 		p, now := peaksOf(tt.days, tt.amount)
-		g, got := Leak(p, 1500*mib, now)
+		g, got := trend.Steady(p, 1500*mib, now)
 		if got != tt.want {
 			t.Errorf("%s: %v %+v", name, got, g)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/trend"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -57,8 +58,8 @@ func sampleChoice(offset int32) choice {
 	return c
 }
 
-func sampleLeak() leak {
-	return leak{since: 1_764_000_000, seen: 1_764_000_001, last: 1_764_000_002, from: 1_763_000_000, bound: 5e8, perDay: 1e7, peak: 3e8}
+func sampleLeak() trend.Leak {
+	return trend.Leak{Since: 1_764_000_000, Seen: 1_764_000_001, Last: 1_764_000_002, From: 1_763_000_000, Bound: 5e8, PerDay: 1e7, Peak: 3e8}
 }
 
 func sampleMemo() Memo {
@@ -155,14 +156,14 @@ func encodedSize(code func(*codec.Coder)) int {
 // completeWithoutLeak reports whether a state ends before its leak, which is not stored where there is none.
 func completeWithoutLeak(data []byte, cut int) bool {
 	l := sampleLeak()
-	return cut == len(data)-encodedSize(l.code)
+	return cut == len(data)-encodedSize(l.Code)
 }
 
 // What former versions stored lacks what they did not know of.
 func TestModelState_ofFormerVersions_isRead(t *testing.T) {
 	v1, v2 := sampleMemo(), sampleMemo()
-	v1.cpuChoice, v1.memoryChoice, v1.shortfall, v1.regime, v1.leak.bound = choice{}, choice{}, shortfall{}, regime{}, 0
-	v2.regime, v2.leak.bound = regime{}, 0
+	v1.cpuChoice, v1.memoryChoice, v1.shortfall, v1.regime, v1.leak.Bound = choice{}, choice{}, shortfall{}, regime{}, 0
+	v2.regime, v2.leak.Bound = regime{}, 0
 	busy := sampleStates()["busy-hours-2"].(*Busy)
 	busy.starting = nil
 	for file, tt := range map[string]struct{ read, want usage.Extension }{

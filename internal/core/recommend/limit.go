@@ -26,11 +26,9 @@ const (
 	remembered = 1 - 1.0/(1<<20)
 )
 
-// MemoryLimit returns a memory limit that does not depend on the request, in bytes; 0 if no usage is known: that of policy.LimitOf for the highest
-// usage of 14 days or, without model state with peaks, what the histogram remembers. What an OOM kill showed to be needed counts as usage, so that the
-// limit of a container with a leak doubles with each kill; so does what the policy allows at least. It is at most that for the maximum of the target
-// and, above the highest usage, the largest node, if these are known. The limit before stays if it is close enough.
-func MemoryLimit(s *usage.ContainerHistory, before, minAllowed, maxAllowed, node int64, now time.Time) int64 {
+// MemoryPeak returns the highest memory usage of 14 days or, without model state with peaks, what the histogram remembers, in bytes; 0 if none is known.
+// What an OOM kill showed to be needed counts as usage, and so does the limit at which it happened.
+func MemoryPeak(s *usage.ContainerHistory, now time.Time) int64 {
 	peak := s.Memory.Percentile(remembered)
 	if peaks := PeaksOf(s, cluster.Memory); peaks != nil {
 		end := peaks.Newest() + 1
@@ -40,14 +38,25 @@ func MemoryLimit(s *usage.ContainerHistory, before, minAllowed, maxAllowed, node
 		}
 		peak = highest
 	}
-	if at, needed := s.LastOOM(); peak > 0 && now.Sub(at) < LimitHistory {
-		peak = max(peak, float64(needed))
+	if at, needed, limit := s.LastOOM(); peak > 0 && now.Sub(at) < LimitHistory {
+		peak = max(peak, float64(needed), float64(limit))
 	}
-	if !(peak > 0) {
+	return max(min(derivation.Whole(peak), derivation.MaxAmount), 0)
+}
+
+// MemoryLimit returns a memory limit that does not depend on the request, in bytes; 0 if no usage is known: that of policy.LimitOf for a peak (MemoryPeak), so
+// that it about doubles with each OOM kill, or for what the policy allows at least. It is at most that for the maximum of the target and, above the peak, the largest
+// node, if these are known. The limit before stays if it is close enough, and does not fall for LimitHistory after an OOM kill.
+func MemoryLimit(s *usage.ContainerHistory, before, minAllowed, maxAllowed, node int64, now time.Time) int64 {
+	peak := float64(MemoryPeak(s, now))
+	if peak == 0 {
 		return 0
 	}
 	peak = max(peak, float64(minAllowed))
 	limit := policy.LimitOf(peak)
+	if at, _, _ := s.LastOOM(); now.Sub(at) < LimitHistory {
+		limit = max(limit, float64(before))
+	}
 	if node > 0 {
 		limit = min(limit, max(float64(node), peak))
 	}

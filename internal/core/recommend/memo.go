@@ -42,9 +42,9 @@ func (m *Memo) Code(c *codec.Coder) {
 	} else {
 		m.regime = regime{}
 	}
-	m.leak.code(c)
+	m.leak.Code(c)
 	if version < 3 {
-		m.leak.bound = 0
+		m.leak.Bound = 0
 	}
 }
 

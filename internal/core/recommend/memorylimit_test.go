@@ -53,7 +53,7 @@ func TestMemoryLimit_killedAtTheLimit_isAboveWhatWasNeeded(t *testing.T) {
 		b := newBench(p)
 		b.use(day, always(0.1, 200*mib))
 		b.book.ObserveOOM(usage.OOM{Pod: b.pod, Container: "app", At: b.now, Memory: 2000 * mib})
-		_, needed := b.book.Series(cart, "app").LastOOM()
+		_, needed, _ := b.book.Series(cart, "app").LastOOM()
 		if got := b.limit(0); needed < 2000*mib || got < 2*needed/mib {
 			t.Errorf("%s: after a kill that needed %d MiB, the limit is %d MiB", name, needed/mib, got)
 		}

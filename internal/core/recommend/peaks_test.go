@@ -15,7 +15,7 @@ import (
 // The peaks of each profile that stores peaks can be read back from its stored state.
 func TestStoredPeaks_builtinProfiles_peaksAreThoseObserved(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	hasPeaks := map[string][2]bool{"balanced": {true, true}, "cost": {true, true}, "critical": {true, true}, "busy-hours": {false, true}}
+	hasPeaks := map[string][2]bool{"balanced": {true, true}, "cost": {true, true}, "critical": {true, true}, "busy-hours": {false, true}, "packed": {true, true}}
 	for _, p := range Builtins() {
 		if p.Extend == nil {
 			continue

@@ -33,7 +33,7 @@ type Profile struct {
 	// Learning is whether startup boosts are learnt. Built-in profiles learn none.
 	Learning cluster.BoostLearning
 
-	// MemoryLimits is how memory limits follow. Those of built-in profiles keep their ratio to the request.
+	// MemoryLimits is how memory limits follow. Those of built-in profiles, except packed, keep their ratio to the request.
 	MemoryLimits cluster.LimitRule
 
 	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
@@ -54,6 +54,7 @@ func Builtins() []Profile {
 		AdaptiveProfile("critical", "memory usage above the request on 2 % of days on average (95 % confidence: at most 2.3 %)", Critical()),
 		BusyHoursProfile("busy-hours", "CPU: 1.3 × p99 of the busy hours; memory: same as balanced", Busiest()),
 		EnsembleProfile("autopilot", "model with the lowest past cost, as in Autopilot (EuroSys 2020)", Autopilot()),
+		PackedProfile(packedName, "requests for full nodes, with memory limits apart from requests"),
 	}
 }
 
@@ -64,13 +65,7 @@ func Builtin(name string) (Profile, bool) { return named(Builtins(), name) }
 func Comparisons() []Profile {
 	return []Profile{
 		extended("window-max", "1.15 × the maximum of 7 days, as in many other tools", comparison.WindowMax{}),
-		Packed(0),
 	}
-}
-
-// Packed returns the comparison profile for full nodes with an amount of memory, in bytes.
-func Packed(node float64) Profile {
-	return extended("packed", "requests for full nodes (--nodes), with limits apart from requests", comparison.Packed{Memory: node})
 }
 
 // BacktestProfiles returns the built-in profiles and the comparison profiles, in the order of the help text.
@@ -193,6 +188,13 @@ func Critical() AdaptiveParams {
 // For returns the profile as it applies to a workload: with the criticality that its pods declare, and limited by the nodes that they may run
 // on. Only BusyHours has a criticality.
 func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
+	sized, _ := p.Estimator.(byModelState)
+	if by, packs := sized.algorithm.(*packed); packs {
+		if !p.MemoryLimits.Peaks && !p.MemoryLimits.Keep {
+			d.Runtimes = d.Capped // limits follow requests
+		}
+		p.Estimator = byModelState{&packed{by.adaptive, nodes, d}}
+	}
 	if p.MostOfNode > 0 {
 		p.Node = cluster.NodeShare{
 			Millicores: nodes.Of(p.MostOfNodeBase), Share: p.MostOfNode, Base: p.MostOfNodeBase, Floor: p.Floor(1).CPU,
@@ -208,6 +210,16 @@ func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
 		p.Estimator = byModelState{&changed}
 	}
 	return p
+}
+
+// IsByNode reports whether sizes depend on the nodes that the pods may run on.
+func (p Profile) IsByNode() bool { return p.MostOfNode > 0 || p.Packs() }
+
+// Packs reports whether sizes are for full nodes.
+func (p Profile) Packs() bool {
+	sized, _ := p.Estimator.(byModelState)
+	_, packs := sized.algorithm.(*packed)
+	return packs
 }
 
 // Criticality returns the criticality that the profile multiplies usage by. ok is false if the profile has none.

@@ -46,32 +46,44 @@ func (e byModelState) String() string { return fmt.Sprintf("%+v", e.algorithm) }
 // Estimate implements Estimator.
 func (e byModelState) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now time.Time, to *derivation.Record) cluster.Estimate {
 	var estimate cluster.Estimate
+	by, packs := e.algorithm.(*packed)
 	for _, r := range cluster.All {
+		amountOf, bounds := e.Amount, decided
+		switch {
+		case packs && by.sizes(s, r):
+			bounds = following
+		case packs:
+			amountOf = by.adaptive.Amount
+		}
 		steps := to.Of(r).Begin(cluster.Pick(r, 1000.0, 1))
-		if amount := e.Amount(s.Extension(), r, now, steps); amount > 0 {
+		if amount := amountOf(s.Extension(), r, now, steps); amount > 0 {
 			least := floor.Amount(r)
-			estimate = withBand(estimate, r, steps.RaiseWhole(derivation.StepFloor, amount, least), least, to.Of(r))
+			estimate = withBand(estimate, r, steps.RaiseWhole(derivation.StepFloor, amount, least), least, bounds, to.Of(r))
 		}
 	}
 	return estimate
 }
 
-// The bounds relative to the target. They are closer than the smallest change, so that every change is applied at once, and
-// wider than rounding.
-const (
-	lowerBand = 0.95
-	upperBand = 1.08
+// A band has the bounds relative to the target.
+type band struct{ lower, upper float64 }
+
+var (
+	// decided is closer than the smallest change of a request that an algorithm decides, so that every change is applied at once, and wider
+	// than rounding.
+	decided = band{0.95, 1.08}
+	// following is for targets that follow usage each hour: requests change after a rise by 10 % or a fall by 20 %.
+	following = band{0.9, 1.25}
 )
 
 // withBand sets the target of a resource and bounds around it, not below the floor. It appends to the steps of the target.
-func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, to *derivation.Steps) cluster.Estimate {
+func withBand(e cluster.Estimate, r cluster.Resource, target, floor int64, b band, to *derivation.Steps) cluster.Estimate {
 	if r == cluster.CPU {
 		steps := to.Continue()
 		target = steps.RaiseWhole(derivation.StepFloor, steps.LowerWhole(derivation.StepMaximum, target, mostMillicores), floor)
 	}
 	e.Target = e.Target.Set(r, target)
-	e.Lower = e.Lower.Set(r, max(scaled(target, lowerBand), min(target, floor)))
-	e.Upper = e.Upper.Set(r, max(scaled(target, upperBand), target))
+	e.Lower = e.Lower.Set(r, max(scaled(target, b.lower), min(target, floor)))
+	e.Upper = e.Upper.Set(r, max(scaled(target, b.upper), target))
 	return e
 }
 

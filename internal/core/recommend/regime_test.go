@@ -234,7 +234,7 @@ func TestMemo_version2_isRead(t *testing.T) {
 	leaking.live(12, 60)
 	m := leaking.memo()
 	data, _ = m.AppendBinary(nil)
-	tail := encodedSize(m.leak.code)
+	tail := encodedSize(m.leak.Code)
 	old = append([]byte{2}, data[1:len(data)-tail-encodedSize(m.regime.code)]...)
 	old = append(old, data[len(data)-tail:]...)
 	if err := again.memo().UnmarshalBinary(old); err != nil {

@@ -28,7 +28,7 @@ const killCounts = 24 * time.Hour
 func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor cluster.Resources, now time.Time, record *derivation.Record) cluster.Estimate {
 	for _, res := range cluster.All {
 		used, n := s.Runs().Percentile(res, runShare, now)
-		killed, needed := s.LastOOM()
+		killed, needed, _ := s.LastOOM()
 		until := killed.Add(killCounts)
 		init := s.Runs().IsInit()
 		if init {

@@ -45,7 +45,7 @@ func latestPeak(ps ...*hourly.Peaks) int64 {
 
 // Latest implements usage.Extension.
 func (m *Memo) Latest() time.Time {
-	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.latest(), m.regime.latest())
+	latest := max(latestPeak(&m.CPU, &m.Memory), int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.Latest(), m.regime.latest())
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
 		latest = max(latest, h.decided, h.changed, h.planned, h.day*daySeconds, h.banned-ahead, h.bumped-ahead)
 	}
@@ -58,8 +58,6 @@ func (m *Busy) Latest() time.Time {
 }
 
 func (g *regime) latest() int64 { return max(int64(g.since)*3600, int64(g.until)*3600-ahead) }
-
-func (l *leak) latest() int64 { return max(l.since, l.seen, l.last) }
 
 // CPUWeight implements usage.Extension.
 func (m *Memo) CPUWeight(float64) float64 { return usage.SampleWeight }

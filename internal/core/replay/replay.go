@@ -146,7 +146,7 @@ func (r *run) addContainers(samples []Sample) {
 	r.trackAll(time.Unix(samples[0].At, 0).UTC())
 }
 
-// observe adds a sample. Memory above the request is also an OOM kill.
+// observe adds a sample. Memory above the limit is also an OOM kill: above the request, unless limits are apart from requests.
 func (r *run) observe(sample *Sample) {
 	key := r.w.podKey(sample.Pod)
 	at := time.Unix(sample.At, 0).UTC()
@@ -158,13 +158,17 @@ func (r *run) observe(sample *Sample) {
 		r.track(sample.Pod, at)
 	}
 	name := r.w.Containers[sample.Container]
+	limit := int64(0) // apart from the request
+	if history := r.book.Series(r.w.Key, name); history != nil && r.profile.MemoryLimits.Peaks {
+		limit = recommend.MemoryLimit(history, 0, 0, 0, 0, at)
+	}
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
 	if !sample.Has.Has(cluster.Memory) {
 		return
 	}
 	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
-	if ok && sample.Memory > float64(request) {
-		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request})
+	if ok && sample.Memory > float64(max(request, limit)) {
+		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request, Limit: limit})
 	}
 }
 

@@ -53,7 +53,7 @@ func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.Cont
 			e.DayPeaks[d] = int64(peaks.Max(hour+1-24*(d+1), hour+1-24*d).Amount())
 		}
 	}
-	if at, _ := history.LastOOM(); !at.IsZero() {
+	if at, _, _ := history.LastOOM(); !at.IsZero() {
 		e.Kill(at, 1)
 	}
 	e.AddRuns(history, now)

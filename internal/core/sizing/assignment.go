@@ -45,10 +45,10 @@ func (c *Catalog) assign(named []*cluster.Autoscaler, governing *cluster.Autosca
 	return own
 }
 
-// NodeBound reports whether any of the profiles limits CPU to a share of a node, so that Apply needs the nodes.
+// NodeBound reports whether any of the profiles depends on the sizes of nodes, so that Apply needs them.
 func (as Assignments) NodeBound() bool {
 	for _, assignment := range as {
-		if assignment.Choice.MostOfNode > 0 {
+		if assignment.Choice.IsByNode() {
 			return true
 		}
 	}

@@ -19,6 +19,9 @@ const (
 	// ModelStateTTL is how long model state is kept after the last autoscaler that references the workload is gone.
 	ModelStateTTL = 24 * time.Hour
 
+	// NodeHold is how long the smallest node of a day counts for profiles that size memory by nodes.
+	NodeHold = 24 * time.Hour
+
 	// ResetHold is how long recommendations do not decrease after model state has started empty.
 	ResetHold = 24 * time.Hour
 )
@@ -33,13 +36,19 @@ type State struct {
 	// Edition is the profile that Apply last assigned to the workload. The model state in the usage.Store belongs to it.
 	Edition Edition
 
-	// Node is the CPU of the smallest node that pods of the workload may run on; zero values if it is unknown, or if the profile does not
-	// depend on it.
+	// Node are the sizes of the smallest node that pods of the workload may run on; zero values if they are unknown, or if the profile does not
+	// depend on them.
 	Node fleet.NodeSizes
 
 	// Declared is what the pods said about the criticality of the workload when some were last live. It is empty if the profile does not
 	// depend on it.
 	Declared criticality.Declared
+
+	// Limits is how memory limits follow.
+	Limits cluster.LimitRule
+
+	// strictest is when Node was last as strict as it is, see hold.
+	strictest time.Time
 
 	// NoUsableNode is true while Node is unknown although pods live and nodes exist, for example because all nodes are cordoned
 	// since the process started.
@@ -85,7 +94,7 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 			state = &State{}
 			ws.states[workload] = state
 		}
-		state.bound(assignment.Choice, snapshot.PodsOf(workload), nodes)
+		state.bound(now, assignment, snapshot.PodsOf(workload), nodes)
 		state.assign(store, now, workload, assignment.Choice)
 	}
 	for workload, state := range ws.states {
@@ -98,13 +107,16 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 	}
 }
 
-// bound updates the CPU of the smallest node, and the criticality.
-func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *fleet.Nodes) {
-	if choice.MostOfNode == 0 {
+// bound updates the sizes of the smallest node, and the criticality.
+func (s *State) bound(now time.Time, assignment Assignment, pods []*cluster.Pod, nodes *fleet.Nodes) {
+	choice := assignment.Choice
+	s.Limits = assignment.By.MemoryLimits.Under(choice.MemoryLimits)
+	if !choice.IsByNode() {
 		s.unbound()
 		return
 	}
 	if smallest := nodes.Smallest(pods); smallest.Allocatable > 0 {
+		s.hold(now, &smallest)
 		s.Node = smallest
 	}
 	declared, live := criticality.DeclaredBy(pods)
@@ -112,6 +124,21 @@ func (s *State) bound(choice *Choice, pods []*cluster.Pod, nodes *fleet.Nodes) {
 		s.Declared = declared
 	}
 	s.NoUsableNode = s.Node.Allocatable == 0 && nodes.Known() && live
+}
+
+// hold keeps the smallest memory of a node and the most pods on one for NodeHold. So a small node that an autoscaler adds and removes, or an HPA that
+// adds and removes replicas, changes requests once and not each time.
+func (s *State) hold(now time.Time, to *fleet.NodeSizes) {
+	held := *to
+	if s.Node.Memory > 0 {
+		held.Memory = min(to.Memory, s.Node.Memory)
+	}
+	held.Copies = max(to.Copies, s.Node.Copies)
+	if held == *to || now.Sub(s.strictest) >= NodeHold || now.Before(s.strictest) {
+		s.strictest = now
+		return
+	}
+	*to = held
 }
 
 // unbound removes what is only known for a profile that depends on the pods.
@@ -231,10 +258,10 @@ func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) boo
 	return choice.Edition.ModelState && now.Before(ws.State(w).HoldUntil)
 }
 
-// AwaitsNode reports whether a profile limits CPU to a share of the smallest node, and that node is not known: no pod shows
-// on which nodes the workload may run.
+// AwaitsNode reports whether sizes depend on the smallest node, and that node is not known: no pod shows on which nodes the workload may run.
 func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
-	return choice.MostOfNode > 0 && ws.State(w).Node.Allocatable == 0
+	node := ws.State(w).Node
+	return choice.MostOfNode > 0 && node.Allocatable == 0 || choice.Packs() && node.Memory == 0
 }
 
 // LimitsCPU reports whether a profile limits CPU to a share of the smallest node, and no node that exists can be used, for example
@@ -247,5 +274,9 @@ func (ws *Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
 // on.
 func (ws *Workloads) Profile(choice *Choice, w cluster.Workload) recommend.Profile {
 	state := ws.State(w)
-	return choice.For(state.Declared, state.Node)
+	profile := choice.Profile
+	if profile.Packs() {
+		profile.MemoryLimits = state.Limits
+	}
+	return profile.For(state.Declared, state.Node)
 }

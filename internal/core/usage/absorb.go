@@ -92,9 +92,10 @@ func (s *ContainerHistory) add(from *ContainerHistory, c *clock) error {
 }
 
 func (s *ContainerHistory) absorbOOM(from *ContainerHistory) {
-	if from.oomAt > s.oomAt {
-		s.oomAt = from.oomAt
-		s.oomBytes = from.oomBytes
+	s.kill.limit = max(s.kill.limit, from.kill.limit)
+	if from.kill.at > s.kill.at {
+		s.kill.at = from.kill.at
+		s.kill.needed = from.kill.needed
 	}
 }
 
@@ -111,8 +112,8 @@ func (s *ContainerHistory) absorbExtension(from *ContainerHistory, forked int64)
 		from.extension = e
 	}
 	s.extension = from.extension
-	if s.oomAt > forked {
-		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.oomAt), Memory: s.oomBytes}, s.oomBytes)
+	if s.kill.at > forked {
+		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.kill.at), Memory: s.kill.needed}, s.kill.needed)
 	}
 }
 
@@ -160,7 +161,7 @@ func (s *ContainerHistory) succeed(from *ContainerHistory, c *clock) error {
 
 func (s *ContainerHistory) first() int64 {
 	if s.cpu.first == 0 || s.memory.first == 0 {
-		return cmp.Or(s.cpu.first, s.memory.first, s.oomAt)
+		return cmp.Or(s.cpu.first, s.memory.first, s.kill.at)
 	}
 	return min(s.cpu.first, s.memory.first)
 }

@@ -88,8 +88,8 @@ func (b *Store) Checkpoint(workload cluster.Workload, container string, now time
 	checkpoint.Extra = extra{
 		updated:  now.Unix(),
 		memory:   series.memory,
-		oomAt:    series.oomAt,
-		oomBytes: series.oomBytes,
+		oomAt:    series.kill.at,
+		oomBytes: series.kill.needed,
 		windows:  windows,
 		starts:   series.starts,
 	}.encode()
@@ -154,12 +154,12 @@ func (b *Store) Restore(w cluster.Workload, container string, checkpoint Checkpo
 		return fmt.Errorf("restore container %s of %s: %w", container, w, mergeErr)
 	}
 	series.alignCPU = series.cpu.count == 0
-	series.alignMemory = series.memory.count == 0 && series.oomAt == 0
+	series.alignMemory = series.memory.count == 0 && series.kill.at == 0
 	series.cpu.merge(counts)
 	series.memory.merge(rest.memory)
-	if rest.oomAt > series.oomAt {
-		series.oomAt = rest.oomAt
-		series.oomBytes = rest.oomBytes
+	if rest.oomAt > series.kill.at {
+		series.kill.at = rest.oomAt
+		series.kill.needed = rest.oomBytes
 	}
 	series.adopt(&b.clock, rest, checkpoint.Updated.UnixNano())
 	if series.load.starts {

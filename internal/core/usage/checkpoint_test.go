@@ -81,7 +81,7 @@ func TestRestore_windowsAndOOMKills_areKept(t *testing.T) {
 	b = restart(t, b, noon.Add(2*time.Hour))
 	s := b.Series(cart, "app")
 	wantPeaks(t, s, noon.Add(day), map[float64]float64{500 * mib: 1})
-	if at, needed := s.LastOOM(); !at.Equal(oom.At) || needed != 500*mib {
+	if at, needed, _ := s.LastOOM(); !at.Equal(oom.At) || needed != 500*mib {
 		t.Errorf("last OOM kill was at %v and needed %d", at, needed)
 	}
 	b = restart(t, b, noon.Add(3*time.Hour)) // and another, before the pod has been seen again
@@ -310,8 +310,8 @@ func TestRestore_restartAtAnyTime_equalsNoRestart(t *testing.T) {
 				t.Fatalf("%v: seen %v, want %v", r, got.Seen(r), want.Seen(r))
 			}
 		}
-		wantAt, wantOOM := want.LastOOM()
-		if gotAt, gotOOM := got.LastOOM(); gotOOM != wantOOM || !gotAt.Equal(wantAt) {
+		wantAt, wantOOM, _ := want.LastOOM()
+		if gotAt, gotOOM, _ := got.LastOOM(); gotOOM != wantOOM || !gotAt.Equal(wantAt) {
 			t.Fatalf("last OOM kill was %v %v, want %v %v", gotAt, gotOOM, wantAt, wantOOM)
 		}
 		alike(t, &got.CPU, &want.CPU, restarts)

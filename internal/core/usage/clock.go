@@ -117,7 +117,7 @@ func (s *ContainerHistory) rewind(c *clock) {
 	}
 	s.cpu.present(c)
 	s.memory.present(c)
-	s.oomAt = c.present(s.oomAt)
+	s.kill.at = c.present(s.kill.at)
 	s.savedAt = c.present(s.savedAt)
 	s.version++
 }

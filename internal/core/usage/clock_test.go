@@ -98,7 +98,7 @@ func TestTick_clockSetBack_takesSamples(t *testing.T) {
 				t.Errorf("%d of 60 samples were taken in the next hour", n)
 			}
 			now := noon.Add(time.Hour)
-			if at, _ := s.LastOOM(); at.After(now) || s.Seen(cluster.CPU).Last.After(now) || s.Seen(cluster.Memory).Last.After(now) {
+			if at, _, _ := s.LastOOM(); at.After(now) || s.Seen(cluster.CPU).Last.After(now) || s.Seen(cluster.Memory).Last.After(now) {
 				t.Errorf("seen %+v, last OOM kill %v", s.Seen(cluster.CPU), at)
 			}
 			if !b.ObserveOOM(OOM{Pod: p.Key, Container: "app", At: now, Memory: 500 * mib}) {

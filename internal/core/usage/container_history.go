@@ -30,14 +30,14 @@ type ContainerHistory struct {
 	instances   *instance // the tracked pods that have this container
 	restored    *restored // restored data that waits for pods or an extension; nil for none
 
-	oomAt, oomBytes int64 // the latest OOM kill, and the memory that it showed to be needed
-	savedAt         int64 // when it was last written to a checkpoint
-	version, saved  uint32
-	live            int32 // live pods that have this container
-	stale           bool  // no live pod has it, though the workload has live pods
-	loaded          bool  // a checkpoint has been restored
-	alignCPU        bool  // the next sample is the first after a checkpoint
-	alignMemory     bool
+	kill           lastKill // by OOM
+	savedAt        int64    // when it was last written to a checkpoint
+	version, saved uint32
+	live           int32 // live pods that have this container
+	stale          bool  // no live pod has it, though the workload has live pods
+	loaded         bool  // a checkpoint has been restored
+	alignCPU       bool  // the next sample is the first after a checkpoint
+	alignMemory    bool
 }
 
 // A record is what is stored beside usage.
@@ -76,9 +76,11 @@ func (s *ContainerHistory) Seen(r cluster.Resource) Span {
 	return Span{First: stamp(n.first), Last: stamp(n.last), Count: int(n.count)}
 }
 
-// LastOOM returns the time of the last OOM kill and the memory, in bytes, that it showed to be needed. The time is zero if there was
-// none.
-func (s *ContainerHistory) LastOOM() (at time.Time, needed int64) { return stamp(s.oomAt), s.oomBytes }
+// LastOOM returns the time of the last OOM kill, the memory, in bytes, that it showed to be needed, and the highest memory limit at which this process
+// has observed a kill. The time is zero if there was none.
+func (s *ContainerHistory) LastOOM() (at time.Time, needed, limit int64) {
+	return stamp(s.kill.at), s.kill.needed, s.kill.limit
+}
 
 // Extension returns the extension of the ContainerHistory, or nil (Store.Extend).
 func (s *ContainerHistory) Extension() Extension { return s.extension }
@@ -194,7 +196,7 @@ func (s *ContainerHistory) link(in *instance) {
 }
 
 // lastSeen returns the time of the last sample or OOM kill, or 0.
-func (s *ContainerHistory) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.oomAt) }
+func (s *ContainerHistory) lastSeen() int64 { return max(s.cpu.last, s.memory.last, s.kill.at) }
 
 // lastKnown returns lastSeen, or the time of the restored model state if there are no samples.
 func (s *ContainerHistory) lastKnown() int64 {

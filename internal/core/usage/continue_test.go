@@ -42,13 +42,13 @@ func TestContinue_formerWorkload_isAddedOnceAndStays(t *testing.T) {
 	if seen := got.Seen(cluster.CPU); seen.Count != 70 || !seen.First.Equal(noon) {
 		t.Errorf("samples %+v, want 70 from noon on", seen)
 	}
-	if at, needed := got.LastOOM(); !at.Equal(noon.Add(30*time.Minute)) || needed < 950*mib {
+	if at, needed, _ := got.LastOOM(); !at.Equal(noon.Add(30*time.Minute)) || needed < 950*mib {
 		t.Errorf("OOM kill at %v of %d bytes", at, needed)
 	}
 	if b.Series(basket, "proxy") != nil {
 		t.Error("the successor has a history of a container that it does not have")
 	}
-	_, killed := got.LastOOM()
+	_, killed, _ := got.LastOOM()
 	for _, bytes := range []float64{float64(killed), 50 * mib} { // the peak of each pod
 		if w := weightAt(&got.Memory, bytes, noon.Add(24*time.Hour)); w < 0.99 || w > 1.05 {
 			t.Errorf("a peak of %v MiB counts %v times, want once", bytes/mib, w)

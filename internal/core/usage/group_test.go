@@ -47,7 +47,7 @@ func TestPack_historyOfAGroup_isRestored(t *testing.T) {
 	if w, g := want.Memory.Percentile(0.9), got.Memory.Percentile(0.9); w != g {
 		t.Errorf("memory %v, want %v", g, w)
 	}
-	if at, _ := got.LastOOM(); !at.Equal(noon.Add(89 * time.Minute)) {
+	if at, _, _ := got.LastOOM(); !at.Equal(noon.Add(89 * time.Minute)) {
 		t.Errorf("OOM kill at %v", at)
 	}
 	if _, _, ok := b.Pack(group, "other", now); ok {

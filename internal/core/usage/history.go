@@ -195,8 +195,8 @@ func (s *ContainerHistory) replaces(stored *History) (yes bool, until int64) {
 
 // catchUp adds the latest OOM kill to an extension whose last observation was at a time, in Unix nanoseconds. It does nothing if that is 0.
 func (s *ContainerHistory) catchUp(until int64) {
-	if until != 0 && s.oomAt > until {
-		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.oomAt), Memory: s.oomBytes}, s.oomBytes)
+	if until != 0 && s.kill.at > until {
+		s.extension.ObserveOOM(OOM{Container: s.container, At: stamp(s.kill.at), Memory: s.kill.needed}, s.kill.needed)
 	}
 }
 

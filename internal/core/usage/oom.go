@@ -16,6 +16,14 @@ type OOM struct {
 	Container string
 	At        time.Time // when it was killed
 	Memory    int64     // request, limit or usage at that time, in bytes
+	Limit     int64     // of memory at that time, in bytes; 0 if it is not known
+}
+
+// A lastKill is what is known of the OOM kills of a container.
+type lastKill struct {
+	at     int64 // of the latest
+	needed int64 // memory, in bytes, that it showed to be needed
+	limit  int64 // the highest at which this process has observed one
 }
 
 // ObserveOOM adds an OOM kill as a memory peak above the memory that was not enough. It returns whether the kill is new. It may
@@ -39,10 +47,11 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 		return false
 	}
 	instance.addMemory(needed, at, true)
-	if at >= series.oomAt {
-		series.oomAt = at
-		series.oomBytes = needed
+	if at >= series.kill.at {
+		series.kill.at = at
+		series.kill.needed = needed
 	}
+	series.kill.limit = max(series.kill.limit, min(kill.Limit, maxBytes))
 	series.version++
 	if r := series.load.run(series, kill.Pod.Name, seconds(at), false); r != nil {
 		r.Observe(seconds(at), 0, needed)
@@ -62,8 +71,8 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 		if container.Exit == nil || !container.Exit.OOM || !b.cfg.measures(container) {
 			continue
 		}
-		requests, _ := container.Running()
-		if b.ObserveOOM(OOM{Pod: observed.Key, Container: container.Name, At: container.Exit.Finished, Memory: requests.Memory}) {
+		requests, limits := container.Running()
+		if b.ObserveOOM(OOM{Pod: observed.Key, Container: container.Name, At: container.Exit.Finished, Memory: requests.Memory, Limit: limits.Memory}) {
 			count++
 		}
 	}

@@ -61,7 +61,7 @@ func TestObserveOOM_anyKill_raisesThePeak(t *testing.T) {
 			if tt.want == 0 && got != 0 {
 				t.Errorf("highest peak is %v, want none", got)
 			}
-			at, needed := s.LastOOM()
+			at, needed, _ := s.LastOOM()
 			if news := tt.ooms[0].news; at.IsZero() == news || (needed > 0) != news {
 				t.Errorf("last OOM kill was at %v and needed %d", at, needed)
 			}
@@ -111,7 +111,7 @@ func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 		t.Errorf("%d were news when told again", got)
 	}
 	for container, want := range map[string]int64{"app": 614 * mib, "proxy": 356 * mib, "migrate": 356 * mib} {
-		if _, got := b.Series(cart, container).LastOOM(); got/mib != want/mib {
+		if _, got, _ := b.Series(cart, container).LastOOM(); got/mib != want/mib {
 			t.Errorf("%s needs %d MiB, want %d", container, got/mib, want/mib)
 		}
 	}

@@ -67,7 +67,7 @@ func Parse(data []byte) (recommend.Profile, error) {
 	c := &checker{}
 	p := profileOf(o.Name, &o.Spec, c)
 	p.Learning = learning(o.Spec.StartupBoost, c)
-	if l := o.Spec.Limits; l != nil {
+	if l := o.Spec.Limits; l != nil && l.Memory != "" {
 		p.MemoryLimits = cluster.LimitRule{Peaks: l.Memory == v1alpha1.LimitByPeaks, Keep: l.Memory == v1alpha1.UnchangedLimit}
 	}
 	if len(c.problems) > 0 {
@@ -188,6 +188,8 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		return histogram(name, about, cmp.Or(s.Histogram, new(v1alpha1.Histogram)), c)
 	case "busy-hours":
 		return busyHours(name, about, memory, cmp.Or(s.BusyHours, new(v1alpha1.BusyHours)), c)
+	case "packed":
+		return recommend.PackedProfile(name, about)
 	case "autopilot":
 		return ensemble(name, about, cmp.Or(s.Ensemble, new(v1alpha1.Ensemble)), c)
 	}

@@ -168,7 +168,7 @@ func (b *Book) need(s *Sizing, all []cluster.Advice) (out cluster.Resources) {
 		out = partsOf(s.Autoscaler, all)
 	}
 	if series := b.Store.Series(of, name); series != nil {
-		if killed, _ := series.LastOOM(); b.now.Sub(killed) < calm {
+		if killed, _, _ := series.LastOOM(); b.now.Sub(killed) < calm {
 			out = out.Only(cluster.Of(cluster.CPU))
 		}
 	}

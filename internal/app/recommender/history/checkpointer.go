@@ -350,7 +350,7 @@ func (k *Checkpointer) takeModelState(ref usage.Ref) usage.History {
 // Save stores the changed histories that are due, in the order of Pending, until --checkpoints-timeout is over.
 func (k *Checkpointer) Save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(s *usage.ContainerHistory, last time.Time) bool {
-		if at, _ := s.LastOOM(); at.After(last) {
+		if at, _, _ := s.LastOOM(); at.After(last) {
 			return true
 		}
 		seen := s.Seen(cluster.CPU)

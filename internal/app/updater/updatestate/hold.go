@@ -60,7 +60,7 @@ func (h holds) of(now time.Time, w cluster.Workload) (decision.Reason, bool) {
 	return decision.Reason{}, false
 }
 
-// export returns all holds, for the plan. That of the object of a namespace holds nothing: each workload is then announced in its own object.
+// export returns all holds, for the plan.
 func (h holds) export(now time.Time) plan.Unannounced {
 	out := plan.Unannounced{}
 	for scope, x := range h {

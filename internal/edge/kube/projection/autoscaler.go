@@ -186,7 +186,8 @@ func advice(r *v1.RecommendedPodResources) []cluster.Advice {
 			Learnt:      learntBoost(c.UncappedTarget),
 			Groups:      groups(c.UncappedTarget),
 			Shared:      shared(c.UncappedTarget),
-			MemoryLimit: memoryLimit(c.UncappedTarget),
+			MemoryLimit: memoryOf(c.UncappedTarget, v1alpha1.MemoryLimit),
+			MemoryPeak:  memoryOf(c.UncappedTarget, v1alpha1.MemoryPeak),
 		}
 	})
 	slices.SortStableFunc(out, func(a, b cluster.Advice) int { return strings.Compare(a.Container, b.Container) })

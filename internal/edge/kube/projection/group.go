@@ -54,17 +54,17 @@ func WithShared(list corev1.ResourceList, shared cluster.Resources) corev1.Resou
 	return list
 }
 
-// WithMemoryLimit adds a memory limit to a list of amounts of the status, which may be nil; 0 is none.
-func WithMemoryLimit(list corev1.ResourceList, limit int64) corev1.ResourceList {
-	if limit <= 0 {
+// WithMemory adds an amount of memory with a name to a list of amounts of the status, which may be nil; 0 is none.
+func WithMemory(list corev1.ResourceList, name string, amount int64) corev1.ResourceList {
+	if amount <= 0 {
 		return list
 	}
-	return with(list, v1alpha1.MemoryLimit, kube.Quantity(cluster.Memory, limit))
+	return with(list, name, kube.Quantity(cluster.Memory, amount))
 }
 
-// memoryLimit returns the memory limit in a list of amounts of the status, 0 if there is none.
-func memoryLimit(list corev1.ResourceList) int64 {
-	return max(kube.Amount(cluster.Memory, list[v1alpha1.MemoryLimit]), 0)
+// memoryOf returns the amount of memory with a name in a list of amounts of the status, 0 if there is none.
+func memoryOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
+	return max(kube.Amount(cluster.Memory, list[name]), 0)
 }
 
 // shared returns the part of a container of what a pod needs as a whole. Amounts that are not positive are left out.

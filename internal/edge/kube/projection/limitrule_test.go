@@ -96,13 +96,13 @@ func TestAutoscaler_annotationMemoryLimits_overridesTheProfileUnlessInvalid(t *t
 // Others can change the status: amounts that are not positive are no limit.
 func TestMemoryLimit_inStatus_isReadAsItWasWritten(t *testing.T) {
 	for _, limit := range []int64{0, 1, 1536 << 20, 100e12} {
-		if got := memoryLimit(WithMemoryLimit(nil, limit)); got != limit {
+		if got := memoryOf(WithMemory(nil, v1alpha1.MemoryLimit, limit), v1alpha1.MemoryLimit); got != limit {
 			t.Errorf("%d is read as %d", limit, got)
 		}
 	}
 	for text, want := range map[string]int64{"-1": 0, "0": 0, "1Gi": 1 << 30, "1500m": 2} {
 		list := corev1.ResourceList{v1alpha1.MemoryLimit: resource.MustParse(text)}
-		if got := memoryLimit(list); got != want {
+		if got := memoryOf(list, v1alpha1.MemoryLimit); got != want {
 			t.Errorf("%s is read as %d, want %d", text, got, want)
 		}
 	}

@@ -4,11 +4,13 @@
 package watcher
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -77,8 +79,9 @@ func (s *profileSet) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
 	if a == nil || a.Recommender == "" {
 		return a
 	}
-	profile, ok := s.profiles.get(cluster.Key{Name: a.Recommender})
-	if !ok || profile == (profileRules{}) {
+	profile, _ := s.profiles.get(cluster.Key{Name: a.Recommender})
+	profile.memory = cmp.Or(profile.memory, recommend.LimitsOf(a.Recommender))
+	if profile == (profileRules{}) {
 		return a
 	}
 	out := *a

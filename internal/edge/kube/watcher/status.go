@@ -171,7 +171,8 @@ func recommendation(advice []cluster.Advice) *v1.RecommendedPodResources {
 // uncapped returns the target before policy and caps, with what only podfit reads.
 func uncapped(a *cluster.Advice) corev1.ResourceList {
 	list := projection.WithGroups(projection.WithLearntBoost(kube.Quantities(a.Uncapped), a.Learnt), a.Groups)
-	return projection.WithMemoryLimit(projection.WithShared(list, a.Shared), a.MemoryLimit)
+	list = projection.WithMemory(projection.WithShared(list, a.Shared), v1alpha1.MemoryLimit, a.MemoryLimit)
+	return projection.WithMemory(list, v1alpha1.MemoryPeak, a.MemoryPeak)
 }
 
 // visible returns the conditions without those of podfit if Options.Plain is set.

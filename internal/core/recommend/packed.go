@@ -1,0 +1,182 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"slices"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/derivation"
+	"podfit.dev/podfit/internal/core/fleet"
+	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/usage"
+)
+
+// packed sizes requests for nodes that are full: a part of each node's memory stays free, and any one container on it may use that beyond its
+// request. It is for containers whose memory limit does not follow the request.
+//
+//	memory = max(q + λ (max₇ − q), max₁₄ − R × node / copies) / (1 − R)
+//	CPU    = the percentile
+//
+// q and the percentile are of the hourly peaks of 7 days, max₇ and max₁₄ the highest memory usage of 7 and 14 days. node is the memory of the smallest
+// node that the pods may run on, and copies how many of them share a node. Where that is not possible (PackingProblem), adaptive sizes the container. It
+// has the model state in any case, so that a change of the profile or of the nodes loses nothing.
+type packed struct {
+	adaptive
+	nodes    fleet.NodeSizes
+	declared criticality.Declared
+}
+
+// The parameters of packed. docs/backtest.md says how they were chosen, docs/algorithm.md when another size applies.
+const (
+	packedMemory  = 0.75
+	packedCPU     = 0.8
+	packedPeak    = 0.2  // λ
+	packedReserve = 0.15 // R
+	packedHours   = 7 * 24
+	packedLong    = 14 * 24
+	packedKnown   = 3 * 24 // hours of history
+	packedMost    = 0.5    // of a node, for the highest usage of a container
+)
+
+// A PackingProblem is why a container is not sized by packed.
+type PackingProblem string
+
+// The problems.
+const (
+	NoPackingProblem PackingProblem = ""
+	NodesNotKnown    PackingProblem = "NodesNotKnown"  // no node is known that the pods may run on
+	TooYoung         PackingProblem = "TooYoung"       // fewer than three days of usage
+	LargerThanHalf   PackingProblem = "LargerThanHalf" // its highest usage is more than half of the smallest node
+	LimitByRequest   PackingProblem = "LimitByRequest" // its memory limit follows the request: by the rule, or because a language runtime sizes its heap by it
+)
+
+// PackingProblems are the texts of the problems, about a container.
+var PackingProblems = map[PackingProblem]string{
+	NodesNotKnown:  "no node is known that its pods may run on",
+	TooYoung:       "fewer than three days of its memory usage are known",
+	LimitByRequest: "its memory limit follows the request, because of the rule for limits or because its language runtime sizes the heap by it",
+	LargerThanHalf: "its highest usage is more than half of the memory of the smallest node that its pods may run on",
+}
+
+// Extend creates the model state of a container (usage.Store.Extend): that of adaptive, with a week of CPU.
+func (p *packed) Extend() usage.Extension {
+	memo := p.adaptive.Extend().(*Memo)
+	memo.CPU = hourly.NewPeaks(packedHours)
+	return memo
+}
+
+// sizes reports whether a resource of a container can be sized by the nodes. If not, adaptive sizes it.
+func (p *packed) sizes(s *usage.ContainerHistory, r cluster.Resource) bool {
+	m, ok := s.Extension().(*Memo)
+	return ok && !p.exempts(s.Container(), r) && p.problem(m) == NoPackingProblem && (r == cluster.Memory || keptHours(&m.CPU, packedHours) >= packedKnown)
+}
+
+// Amount returns the request, 0 if there are no samples.
+func (p *packed) Amount(state usage.Extension, r cluster.Resource, _ time.Time, to *derivation.Recorder) int64 {
+	m, ok := state.(*Memo)
+	switch {
+	case !ok || m.Peaks(r).Empty():
+		return 0
+	case r == cluster.CPU:
+		v, _ := usual(&m.CPU, packedCPU, to)
+		return to.Ceil(to.ToMillicores(v, 1000))
+	}
+	return p.memory(m, to)
+}
+
+// exempts reports whether adaptive sizes a resource of a container: CPU if the pods declare that they are critical, or if it has a CPU limit, which
+// follows the request; both if the memory limit
+// follows the request, because of the rule for limits or of a language runtime that sizes the heap by it.
+func (p *packed) exempts(container string, r cluster.Resource) bool {
+	isCritical := p.declared.Label > criticality.Min || slices.Contains(p.declared.Limited, container)
+	return r == cluster.CPU && isCritical || slices.Contains(p.declared.Runtimes, container)
+}
+
+// problem returns why a container cannot be sized by its nodes.
+func (p *packed) problem(m *Memo) PackingProblem {
+	switch {
+	case p.nodes.Memory == 0:
+		return NodesNotKnown
+	case keptHours(&m.Memory, packedLong) < packedKnown:
+		return TooYoung
+	case highest(m) > packedMost*float64(p.nodes.Memory): // which changes with peaks only, and not each hour
+		return LargerThanHalf
+	}
+	return NoPackingProblem
+}
+
+func (p *packed) memory(m *Memo, to *derivation.Recorder) int64 {
+	v, most := usual(&m.Memory, packedMemory, to)
+	low := v
+	v = to.Add(derivation.StepSpread, v, packedPeak*(most-v))
+	if to != nil {
+		to.Evidence().Share, to.Evidence().Amount = packedMemory, low
+	}
+	reserve := packedReserve * float64(p.nodes.Memory) / float64(max(p.nodes.Copies, 1))
+	v = to.Raise(derivation.StepWindowMax, v, highest(m)-reserve)
+	return to.Ceil(to.Multiply(derivation.StepReserve, v, 1/(1-packedReserve)))
+}
+
+// keptHours returns the number of hours from the first peak of the last hours to the newest one.
+func keptHours(peaks *hourly.Peaks, last int) int {
+	end := peaks.Newest() + 1
+	for h := end - last; h < end; h++ {
+		if peaks.At(h) > 0 {
+			return end - h
+		}
+	}
+	return 0
+}
+
+// highest returns the highest memory usage of 14 days, in bytes.
+func highest(m *Memo) float64 {
+	end := m.Memory.Newest() + 1
+	return m.Memory.Max(end-packedLong, end).Amount()
+}
+
+// usual returns the usage that a share of the hours of the last week stay below, and the highest.
+func usual(peaks *hourly.Peaks, share float64, to *derivation.Recorder) (v, most float64) {
+	end := peaks.Newest() + 1
+	var room [packedHours]hourly.Level
+	hours := peaks.AppendHours(room[:0], end-packedHours, end)
+	slices.Sort(hours)
+	v = to.Value(derivation.StepPercentile, hours[int(share*float64(len(hours)-1))].Amount())
+	if to != nil {
+		e := to.Evidence()
+		e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-packedHours, peaks.Since()))*3600)
+	}
+	return v, hours[len(hours)-1].Amount()
+}
+
+// packedName is the name of the built-in profile that sizes by packed.
+const packedName = "packed"
+
+// LimitsOf returns how memory limits follow with a built-in profile.
+func LimitsOf(builtin string) cluster.LimitRule {
+	return cluster.LimitRule{Peaks: builtin == packedName}
+}
+
+// PackedProfile returns the profile that sizes by packed.
+func PackedProfile(name, about string) Profile {
+	p := extended(name, about, &packed{adaptive: adaptive{Balanced()}})
+	p.MemoryLimits = LimitsOf(packedName)
+	return p
+}
+
+// PackingProblem returns why a container is not sized by the nodes, NoPackingProblem if it is, or if the profile does not do that.
+func (p Profile) PackingProblem(s *usage.ContainerHistory) PackingProblem {
+	sized, _ := p.Estimator.(byModelState)
+	packed, packs := sized.algorithm.(*packed)
+	m := memoOf(s.Extension())
+	switch {
+	case !packs || m == nil:
+		return NoPackingProblem
+	case packed.exempts(s.Container(), cluster.Memory):
+		return LimitByRequest
+	}
+	return packed.problem(m)
+}
