@@ -167,7 +167,7 @@ func runInGroups(ctx context.Context) (int, error) {
 	if failed {
 		return 1, nil
 	}
-	return 0, nil
+	return 0, everyRightIsUsed(filepath.Join(root, "deploy"), dir)
 }
 
 // runGroup runs some tests in a process of this test binary, and returns its output.
@@ -179,7 +179,8 @@ func runGroup(ctx context.Context, self, log string, tests []string) ([]byte, er
 			args = append(args, "-"+f.Name+"="+f.Value.String())
 		}
 	})
-	p, err := bed.Start(bed.Command{Name: "a group of tests", Path: self, Args: args, Env: []string{inGroup + "=1"}, Log: log})
+	env := []string{inGroup + "=1", rightsFolder + "=" + filepath.Dir(log)}
+	p, err := bed.Start(bed.Command{Name: "a group of tests", Path: self, Args: args, Env: env, Log: log})
 	if err != nil {
 		return nil, err
 	}

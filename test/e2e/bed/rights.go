@@ -110,19 +110,25 @@ func addGrants(all map[Grant]bool, g Grant, r rbacv1.PolicyRule) {
 	}
 }
 
-// Refused returns the requests of podfit's service accounts that were refused although no role was taken away: those for which no role has a right, as the
-// text of a grant, with their numbers. It reads the audit log of the cluster and needs Options.Audit.
-func (c *Cluster) Refused(granted []Grant) (map[string]int, error) {
-	f, err := os.Open(c.auditLog)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return refusedIn(f, granted)
+// Rights are what the audit log of a cluster says about the rights of podfit's service accounts.
+type Rights struct {
+	Used    map[string]bool // grants, as text
+	Refused map[string]int  // requests for which no role has a right, as the text of a grant, with their numbers
 }
 
-func refusedIn(log io.Reader, granted []Grant) (map[string]int, error) {
-	out := map[string]int{}
+// Rights reads the audit log of the cluster. It needs Options.Audit.
+func (c *Cluster) Rights(granted []Grant) (Rights, error) {
+	f, err := os.Open(c.auditLog)
+	if err != nil {
+		return Rights{}, err
+	}
+	defer f.Close()
+	return rightsOf(f, granted)
+}
+
+func rightsOf(log io.Reader, granted []Grant) (Rights, error) {
+	out := Rights{Used: map[string]bool{}, Refused: map[string]int{}}
+	seen := map[Grant]bool{}
 	for r := bufio.NewReader(log); ; {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) { // the last line may be incomplete
@@ -142,11 +148,25 @@ func refusedIn(log io.Reader, granted []Grant) (map[string]int, error) {
 			continue
 		}
 		request := a.request()
-		isRefused := a.Annotations["authorization.k8s.io/decision"] == "forbid"
-		// If a role has the right, a test has taken it away, or the API server has just started and does not know the roles yet.
-		if isRefused && !slices.ContainsFunc(granted, func(g Grant) bool { return g.allows(&request) }) {
+		refused := a.Annotations["authorization.k8s.io/decision"] == "forbid"
+		if seen[request] && !refused {
+			continue
+		}
+		isGranted := false
+		for i := range granted {
+			if g := &granted[i]; g.allows(&request) {
+				isGranted = true
+				if !refused {
+					out.Used[g.String()] = true
+				}
+			}
+		}
+		switch {
+		case !refused:
+			seen[request] = true
+		case !isGranted: // else a test has taken the right away, or the API server has just started and does not know the roles yet
 			request.Name = ""
-			out[request.String()]++
+			out.Refused[request.String()]++
 		}
 	}
 }

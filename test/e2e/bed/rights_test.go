@@ -71,8 +71,8 @@ func TestGranted_roles_eachCombinationIsAGrant(t *testing.T) {
 	}
 }
 
-// Each line is a request of an account: what it must be counted as.
-func TestRefused_requests_areMatchedWithGrants(t *testing.T) {
+// Each line is a request of an account: what it must be counted as used, or as refused.
+func TestRights_requests_areMatchedWithGrants(t *testing.T) {
 	line := func(user, verb, reference, decision string) string {
 		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"requestURI":"/metrics?x=1",` + reference +
 			`"annotations":{"authorization.k8s.io/decision":"` + decision + `"}}` + "\n"
@@ -82,28 +82,29 @@ func TestRefused_requests_areMatchedWithGrants(t *testing.T) {
 	lease := func(ns, name string) string {
 		return `"objectRef":{"apiGroup":"coordination.k8s.io","resource":"leases","namespace":"` + ns + `","name":"` + name + `"},`
 	}
-	for name, c := range map[string]struct{ line, refused string }{
-		"allowed":              {line(updater, "delete", pods, "allow"), ""},
-		"refused":              {line(updater, "delete", pods, "forbid"), "vpa-updater: delete pods in shop"},
-		"taken away":           {line(updater, "list", pods, "forbid"), ""},
-		"of another account":   {line(accountPrefix+"vpa-recommender", "list", pods, "forbid"), "vpa-recommender: list pods in shop"},
-		"of a person":          {line("jane", "delete", pods, "forbid"), ""},
-		"a path":               {line(updater, "get", "", "forbid"), ""},
-		"another path":         {strings.Replace(line(updater, "get", "", "forbid"), "/metrics", "/logs", 1), "vpa-updater: get /logs"},
-		"scale of any kind":    {line(updater, "get", `"objectRef":{"apiGroup":"a.b","resource":"things","subresource":"scale"},`, "forbid"), ""},
-		"a name":               {line(updater, "update", lease("kube-system", "b"), "forbid"), ""},
-		"another name":         {line(updater, "update", lease("kube-system", "c"), "forbid"), "vpa-updater: update leases.coordination.k8s.io in kube-system"},
-		"another namespace":    {line(updater, "update", lease("shop", "a"), "forbid"), "vpa-updater: update leases.coordination.k8s.io in shop"},
-		"an incomplete line":   {strings.TrimSuffix(line(updater, "delete", pods, "forbid"), "\"}}\n"), ""},
-		"a subresource, alone": {line(updater, "list", `"objectRef":{"resource":"pods","subresource":"status"},`, "forbid"), "vpa-updater: list pods/status"},
+	for name, c := range map[string]struct{ line, used, refused string }{
+		"list":                 {line: line(updater, "list", pods, "allow"), used: updaterListsPods},
+		"another verb":         {line: line(updater, "get", pods, "allow")},
+		"another account":      {line: line(accountPrefix+"vpa-recommender", "list", pods, "allow")},
+		"a person":             {line: line("jane", "delete", pods, "forbid")},
+		"a path":               {line: line(updater, "get", "", "allow"), used: updaterReadsMetrics},
+		"refused":              {line: line(updater, "delete", pods, "forbid"), refused: "vpa-updater: delete pods in shop"},
+		"taken away":           {line: line(updater, "list", pods, "forbid")},
+		"scale of any kind":    {line: line(updater, "get", `"objectRef":{"apiGroup":"a.b","resource":"things","subresource":"scale"},`, "allow"), used: updaterReadsScale},
+		"a name":               {line: line(updater, "update", lease("kube-system", "b"), "allow"), used: updaterUpdatesB},
+		"another name":         {line: line(updater, "update", lease("kube-system", "c"), "allow")},
+		"another namespace":    {line: line(updater, "update", lease("shop", "a"), "allow")},
+		"an incomplete line":   {line: strings.TrimSuffix(line(updater, "list", pods, "allow"), "\"}}\n")},
+		"a subresource, alone": {line: line(updater, "list", `"objectRef":{"resource":"pods","subresource":"status"},`, "allow")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := refusedIn(strings.NewReader(c.line), someGrants(t))
+			got, err := rightsOf(strings.NewReader(c.line), someGrants(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if refused := strings.Join(slices.Sorted(maps.Keys(got)), ", "); refused != c.refused {
-				t.Errorf("refused %q, want %q", refused, c.refused)
+			used, refused := strings.Join(slices.Sorted(maps.Keys(got.Used)), ", "), strings.Join(slices.Sorted(maps.Keys(got.Refused)), ", ")
+			if used != c.used || refused != c.refused {
+				t.Errorf("used %q and refused %q, want %q and %q", used, refused, c.used, c.refused)
 			}
 		})
 	}
