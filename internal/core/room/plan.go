@@ -283,8 +283,12 @@ func (m *maker) serve(p *pod) bool {
 	room := m.free.Add(surplusOf(shrinks))
 	if room.Holds(increase) {
 		m.shrinkAll(shrinks, p)
-		m.grow(p, p.Target)
-		return true
+		m.serveLeft() // pods that waited before come first
+		if m.free.Holds(increase) {
+			m.grow(p, p.Target)
+			return true
+		}
+		return false
 	}
 	switch {
 	case p.Allowed < Move:
@@ -312,8 +316,11 @@ func (m *maker) servePart(p *pod) {
 	part := partial(p, m.free.Add(surplusOf(shrinks)))
 	if p.Allowed >= Split && p.Divisible && isWorth(p, part) {
 		m.shrinkAll(shrinks, p)
-		m.grow(p, part)
-		return
+		m.serveLeft() // pods that waited before come first
+		if part = partial(p, m.free); isWorth(p, part) {
+			m.grow(p, part)
+			return
+		}
 	}
 	m.wait(p, increase)
 }

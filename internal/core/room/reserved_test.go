@@ -108,3 +108,16 @@ func TestMake_shrinkForALaterPodLeavesRoom_firstPodGrowsToo(t *testing.T) {
 		t.Errorf("pods wait: %s", text(p))
 	}
 }
+
+// A pod shrinks for one with a lower priority. What it gives is enough for the pod with the higher priority, too, for which no pod may shrink.
+func TestMake_shrinksForALowerPriority_higherPriorityThatWaitsIsServedFirst(t *testing.T) {
+	p := Make(Request{Node: "n", Free: Amount{CPU: 1, Memory: 3}, Pods: []Pod{
+		{ID: "high", Name: "high", Priority: 10, Holds: Amount{CPU: 6, Memory: 2}, Target: Amount{CPU: 8, Memory: 3}, Needs: true, Reserves: true},
+		{ID: "low", Name: "low", Priority: 5, Target: Amount{Memory: 12}, Needs: true, Reserves: true, Divisible: true, Allowed: Split},
+		{ID: "shrinks", Name: "shrinks", Holds: Amount{CPU: 3, Memory: 4}, Target: Amount{CPU: 1}, Shrinks: true},
+	}})
+	want := "shrink shrinks 3/4>1/0 for low\ngrow high 6/2>8/3\ngrow in part low 0/0>0/6 lacks 0/6"
+	if got := text(p); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
