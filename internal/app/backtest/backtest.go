@@ -357,7 +357,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 		switch {
 		case !p.Packs():
 		case shape.Memory == 0:
-			return nil, fmt.Errorf("profile %s requires the size of a node: --nodes memory=64Gi,cpu=16", p.Name)
+			return nil, fmt.Errorf("profile %s sizes containers by the size of their node, which is not known; set it, for example with --nodes memory=64Gi,cpu=16", p.Name)
 		default:
 			p = p.For(criticality.Declared{}, fleet.NodeSizes{Memory: int64(shape.Memory), Copies: 1})
 		}

@@ -73,7 +73,7 @@ func TestShape_anyFlag_isReadOrRefusedWithAnExample(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
-	for nodes, want := range map[string]string{"": "profile packed requires the size of a node: --nodes memory=64Gi,cpu=16", onNodes: ""} {
+	for nodes, want := range map[string]string{"": "profile packed sizes containers by the size of their node, which is not known; set it, for example with --nodes memory=64Gi,cpu=16", onNodes: ""} {
 		if _, err := (&Config{Recommenders: []string{"packed"}, Nodes: nodes}).profiles(); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("nodes %q: error %v, want %q", nodes, err, want)
 		}

@@ -108,9 +108,14 @@ func requestsOf(limits policy.Limits, p *cluster.Pod, fits []policy.Fitted) clus
 	return demand.Most().Requests
 }
 
-// sayPacking sets the condition PackingNotPossible if the profile sizes pods for full nodes, and a container is sized as by balanced.
+// sayPacking sets the condition PackingNotPossible if the profile sizes pods for full nodes, and a container is sized as by balanced. Nodes are only
+// looked up for the autoscaler that governs the workload, so nothing is said of others.
 func (a *advice) sayPacking() {
-	if !a.choice.Usable {
+	switch {
+	case !a.choice.Usable:
+		return
+	case !a.governing:
+		a.report(v1alpha1.ConditionPackingNotPossible, "", "")
 		return
 	}
 	profile := a.by.workloads.Profile(a.choice, a.to.Target)

@@ -85,6 +85,8 @@ func TestRecommender_profilePacked_sizesByNodesAndSaysWhereItCannot(t *testing.T
 		for name, profile := range map[string]string{"web": "packed", "other": "balanced"} {
 			b.autoscale(name, b.deployment(name, 2, "app")).Recommender = profile
 		}
+		trial := b.autoscale("trial", b.autoscalers[0].Target)
+		trial.Recommender, trial.Created, trial.Mode = "packed", time.Now().Add(time.Minute), cluster.Off
 		check := func(when, reason, text string) {
 			t.Helper()
 			c := b.standing("web", v1alpha1.ConditionPackingNotPossible)
@@ -95,8 +97,10 @@ func TestRecommender_profilePacked_sizesByNodesAndSaysWhereItCannot(t *testing.T
 			if web == other != (reason != "") {
 				t.Errorf("%s: target %v, that of balanced is %v", when, web, other)
 			}
-			if c := b.standing("other", v1alpha1.ConditionPackingNotPossible); c.Status == watcher.True {
-				t.Errorf("%s: balanced has the condition %+v", when, c)
+			for _, name := range []string{"other", "trial"} { // with balanced, and a second VPA of a workload
+				if c := b.standing(name, v1alpha1.ConditionPackingNotPossible); c.Status == watcher.True {
+					t.Errorf("%s: VPA %s has the condition %+v", when, name, c)
+				}
 			}
 		}
 		b.run(time.Hour)

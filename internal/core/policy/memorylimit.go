@@ -74,18 +74,18 @@ func boundsMemoryLimits(q *cluster.Quota) bool {
 // LimitOf returns the memory limit for a peak of memory usage, in bytes. The second term protects small containers, at the cost of no node.
 func LimitOf(peak float64) float64 { return max(2*peak, peak+1<<30) }
 
-// Shares of the highest usage that are the least memory limit which should follow it: of a lower bound, a target and an upper bound. So a request that
-// was raised for the limit is not changed again by each small change of that usage.
+// The least memory limits of containers whose limit should follow the highest usage, relative to that usage: for a lower bound, a target and an upper
+// bound. They differ, so that a small change of that usage does not change the request again.
 const lowerLeast, targetLeast, upperLeast = 1.05, 1.2, 1.6
 
-// leastLimit returns what the memory limit of a container that should follow the highest usage should be at least, in bytes: a share of it, in whole MiB;
-// 0 if it is not known.
-func leastLimit(a *cluster.Autoscaler, container string, share float64) int64 {
+// leastLimit returns the least memory limit of a container, in bytes: the highest usage times a factor, rounded up to MiB. It is 0 if that usage is not
+// known, or if the limit does not have to follow it.
+func leastLimit(a *cluster.Autoscaler, container string, factor float64) int64 {
 	advice := a.AdviceFor(container)
 	if advice == nil {
 		return 0
 	}
-	least, _ := integer.Scaled(advice.MemoryPeak, int64(share*100), 100)
+	least, _ := integer.Scaled(min(advice.MemoryPeak, 1<<60), int64(factor*100), 100)
 	return (least + 1<<20 - 1) >> 20 << 20
 }
 

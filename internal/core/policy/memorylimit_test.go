@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -282,6 +283,11 @@ func TestFit_limitByPeaksInProportion_isBoundedByTheUser(t *testing.T) {
 		}, 300},
 		"a larger target": {func(a *cluster.Autoscaler) { a.Advice[0].Target.Memory = 350 << 20 }, 350},
 		"not known":       {func(a *cluster.Autoscaler) { a.Advice[0].MemoryPeak = 0 }, 300},
+		"a peak that somebody wrote into the status": {func(a *cluster.Autoscaler) {
+			a.Advice[0].MemoryPeak = math.MaxInt64
+			a.Policies = []cluster.ContainerPolicy{{Container: "*", MaxAllowed: cluster.Amounts(1000, 1<<30)}}
+		}, 1024},
+		"a negative peak": {func(a *cluster.Autoscaler) { a.Advice[0].MemoryPeak = math.MinInt64 }, 300},
 		"a small peak":    {func(a *cluster.Autoscaler) { a.Advice[0].MemoryPeak = 100 << 20 }, 300},
 		"another rule":    {func(a *cluster.Autoscaler) { a.MemoryLimits = cluster.LimitRule{} }, 307}, // while the target is that of the profile before
 	} {

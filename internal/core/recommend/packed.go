@@ -22,12 +22,14 @@ import (
 //	CPU    = the percentile
 //
 // q and the percentile are of the hourly peaks of 7 days, max₇ and max₁₄ the highest memory usage of 7 and 14 days. node is the memory of the smallest
-// node that the pods may run on, and copies how many of them share a node. Where that is not possible (PackingProblem), adaptive sizes the container. It
-// has the model state in any case, so that a change of the profile or of the nodes loses nothing.
+// node that the pods may run on, and copies how many of them share a node. Where that is not possible (PackingProblem), adaptive sizes the container. The
+// model state is that of adaptive in any case, so that no memory usage is lost when the nodes or the profile change.
 type packed struct {
 	adaptive
-	nodes    fleet.NodeSizes
-	declared criticality.Declared
+	nodes          fleet.NodeSizes
+	isCritical     bool     // the pods declare it
+	limited        []string // containers with a CPU limit
+	limitByRequest []string // containers whose memory limit follows the request
 }
 
 // The parameters of packed. docs/backtest.md says how they were chosen, docs/algorithm.md when another size applies.
@@ -88,12 +90,11 @@ func (p *packed) Amount(state usage.Extension, r cluster.Resource, _ time.Time, 
 	return p.memory(m, to)
 }
 
-// exempts reports whether adaptive sizes a resource of a container: CPU if the pods declare that they are critical, or if it has a CPU limit, which
-// follows the request; both if the memory limit
-// follows the request, because of the rule for limits or of a language runtime that sizes the heap by it.
+// exempts reports whether adaptive sizes a resource of a container: CPU if the pods are critical, or if the container has a CPU limit, which follows the
+// request; both resources if its memory limit follows the request.
 func (p *packed) exempts(container string, r cluster.Resource) bool {
-	isCritical := p.declared.Label > criticality.Min || slices.Contains(p.declared.Limited, container)
-	return r == cluster.CPU && isCritical || slices.Contains(p.declared.Runtimes, container)
+	needsCPU := p.isCritical || slices.Contains(p.limited, container)
+	return r == cluster.CPU && needsCPU || slices.Contains(p.limitByRequest, container)
 }
 
 // problem returns why a container cannot be sized by its nodes.
@@ -155,7 +156,7 @@ func usual(peaks *hourly.Peaks, share float64, to *derivation.Recorder) (v, most
 // packedName is the name of the built-in profile that sizes by packed.
 const packedName = "packed"
 
-// LimitsOf returns how memory limits follow with a built-in profile.
+// LimitsOf returns the rule for memory limits of a built-in profile.
 func LimitsOf(builtin string) cluster.LimitRule {
 	return cluster.LimitRule{Peaks: builtin == packedName}
 }
@@ -169,14 +170,34 @@ func PackedProfile(name, about string) Profile {
 
 // PackingProblem returns why a container is not sized by the nodes, NoPackingProblem if it is, or if the profile does not do that.
 func (p Profile) PackingProblem(s *usage.ContainerHistory) PackingProblem {
-	sized, _ := p.Estimator.(byModelState)
-	packed, packs := sized.algorithm.(*packed)
+	by, packs := p.packed()
 	m := memoOf(s.Extension())
 	switch {
 	case !packs || m == nil:
 		return NoPackingProblem
-	case packed.exempts(s.Container(), cluster.Memory):
+	case by.exempts(s.Container(), cluster.Memory):
 		return LimitByRequest
 	}
-	return packed.problem(m)
+	return by.problem(m)
+}
+
+// Packs reports whether the profile sizes pods for full nodes.
+func (p Profile) Packs() bool {
+	_, packs := p.packed()
+	return packs
+}
+
+func (p Profile) packed() (*packed, bool) {
+	sized, _ := p.Estimator.(byModelState)
+	by, packs := sized.algorithm.(*packed)
+	return by, packs
+}
+
+// packedFor returns packed for a workload on nodes. Its memory limits follow a rule, but those of language runtimes that size the heap by them.
+func (p *packed) packedFor(d *criticality.Declared, nodes fleet.NodeSizes, rule cluster.LimitRule) *packed {
+	out := &packed{adaptive: p.adaptive, nodes: nodes, isCritical: d.Label > criticality.Min, limited: d.Limited, limitByRequest: d.Runtimes}
+	if !rule.Peaks && !rule.Keep {
+		out.limitByRequest = d.Capped
+	}
+	return out
 }

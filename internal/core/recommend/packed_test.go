@@ -103,7 +103,7 @@ func TestPacked_isNotPossible_requestIsThatOfBalanced(t *testing.T) {
 	}
 }
 
-// A rise by 10 % or a fall by 20 % changes a request. Less does not, although the target follows usage each hour.
+// A request changes if the target rises by 10 % or falls by 20 %. Smaller changes of the target, which happen each hour, have no effect.
 func TestPacked_bounds_areWiderThanThoseOfDecidedRequests(t *testing.T) {
 	p, store, now := packs(10, fleet.NodeSizes{Memory: 64 << 30})
 	e := p.Estimate(store.All(cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"})[0], cluster.Resources{}, now, nil)

@@ -33,7 +33,7 @@ type Profile struct {
 	// Learning is whether startup boosts are learnt. Built-in profiles learn none.
 	Learning cluster.BoostLearning
 
-	// MemoryLimits is how memory limits follow. Those of built-in profiles, except packed, keep their ratio to the request.
+	// MemoryLimits is the rule for memory limits. With built-in profiles, except packed, they keep their ratio to the request.
 	MemoryLimits cluster.LimitRule
 
 	// Mode is the update mode that a backtest assumes. In a cluster the autoscaler sets it.
@@ -188,12 +188,8 @@ func Critical() AdaptiveParams {
 // For returns the profile as it applies to a workload: with the criticality that its pods declare, and limited by the nodes that they may run
 // on. Only BusyHours has a criticality.
 func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
-	sized, _ := p.Estimator.(byModelState)
-	if by, packs := sized.algorithm.(*packed); packs {
-		if !p.MemoryLimits.Peaks && !p.MemoryLimits.Keep {
-			d.Runtimes = d.Capped // limits follow requests
-		}
-		p.Estimator = byModelState{&packed{by.adaptive, nodes, d}}
+	if by, packs := p.packed(); packs {
+		p.Estimator = byModelState{by.packedFor(&d, nodes, p.MemoryLimits)}
 	}
 	if p.MostOfNode > 0 {
 		p.Node = cluster.NodeShare{
@@ -214,13 +210,6 @@ func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
 
 // IsByNode reports whether sizes depend on the nodes that the pods may run on.
 func (p Profile) IsByNode() bool { return p.MostOfNode > 0 || p.Packs() }
-
-// Packs reports whether sizes are for full nodes.
-func (p Profile) Packs() bool {
-	sized, _ := p.Estimator.(byModelState)
-	_, packs := sized.algorithm.(*packed)
-	return packs
-}
 
 // Criticality returns the criticality that the profile multiplies usage by. ok is false if the profile has none.
 func (p Profile) Criticality() (c criticality.Factor, ok bool) {

@@ -44,7 +44,7 @@ type State struct {
 	// depend on it.
 	Declared criticality.Declared
 
-	// Limits is how memory limits follow.
+	// Limits is the rule for memory limits: that of the annotation of the autoscaler, or else of the profile.
 	Limits cluster.LimitRule
 
 	// strictest is when Node was last as strict as it is, see hold.

@@ -53,7 +53,7 @@ func (b *burst) pass(ctx context.Context) {
 	b.r.Save(ctx, now, b.record, delays, false)
 }
 
-// acting returns workloads as actions on them are announced.
+// acting returns workloads for Begin, without the creation times of their pods.
 func acting(workloads []cluster.Workload) []ledger.ActingWorkload {
 	var out []ledger.ActingWorkload
 	for _, w := range workloads {
