@@ -126,6 +126,9 @@ func untilShown(t *testing.T, j *job, rows int, until func(*recording)) (*record
 	until(&seen)
 	interrupt()
 	err := <-ended
+	const end = "\x1b[0m"
+	_, _ = writing.WriteString(end)
+	kubetest.Eventually(t, "all is read: closing a terminal can lose what is still in it", func() bool { return strings.HasSuffix(seen.String(), end) })
 	writing.Close()
 	<-copied
 	return &seen, err
