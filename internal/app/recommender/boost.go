@@ -72,7 +72,7 @@ func (a *advice) withMemoryLimits(containers []cluster.Advice, held bool) []clus
 		limit := recommend.MemoryLimit(h, before, cp.MinAllowed.Memory, most, node, a.now)
 		if limit > 0 && (held || a.now.Sub(h.Seen(cluster.Memory).First) < recommend.LimitHistory) {
 			if a.seen.live > 0 { // then what somebody else has written to the status does not stay
-				before = policy.LargestMemoryLimit(a.pods, c.Container)
+				_, before = policy.MemoryLimitsOf(a.pods, c.Container)
 			}
 			limit = max(limit, before)
 		}

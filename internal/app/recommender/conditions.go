@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -53,14 +54,17 @@ func (a *advice) sayLeaks() {
 	var found []string
 	for _, history := range a.by.usageStore.All(a.to.Target) {
 		container := history.Container()
-		policy := a.to.Policy(container)
-		if history.Extension() == nil || history.Stale() || !policy.Controls().Has(cluster.Memory) {
+		own := a.to.Policy(container)
+		if history.Extension() == nil || history.Stale() || !own.Controls().Has(cluster.Memory) {
 			continue
 		}
 		bound := memoryBound{field: "limit"}
-		bound.bytes = a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 { return memoryLimit(a.pods, container) })
-		if bound.bytes == 0 && policy != nil {
-			bound = memoryBound{"maxAllowed", policy.MaxAllowed.Memory}
+		bound.bytes = a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 {
+			lowest, _ := policy.MemoryLimitsOf(a.pods, container)
+			return lowest
+		})
+		if bound.bytes == 0 && own != nil {
+			bound = memoryBound{"maxAllowed", own.MaxAllowed.Memory}
 		}
 		if leak, ok := recommend.LeakOf(history, float64(bound.bytes), a.now); ok {
 			found = append(found, leak.Message(container, bound.field, bound.bytes, a.now))
@@ -77,22 +81,6 @@ func (a *advice) sayLeaks() {
 type memoryBound struct {
 	field string
 	bytes int64 // 0: not set
-}
-
-// memoryLimit returns the lowest memory limit of a container in live pods, in bytes; 0 if it has none.
-func memoryLimit(pods []*cluster.Pod, container string) int64 {
-	lowest := int64(0)
-	for _, p := range pods {
-		c := p.Container(container)
-		if c == nil || !p.Live() {
-			continue
-		}
-		_, limits := c.Running()
-		if limits.Memory > 0 && (lowest == 0 || limits.Memory < lowest) {
-			lowest = limits.Memory
-		}
-	}
-	return lowest
 }
 
 // The reasons of conditions that are not part of podfit's API: upstream's, and that of ConditionTargetConflict.

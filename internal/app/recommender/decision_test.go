@@ -10,6 +10,7 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
@@ -40,7 +41,7 @@ func TestMemoryLimit_podsWithAndWithoutLimits_isTheLowest(t *testing.T) {
 		"pod has no such":        {[]*cluster.Pod{pod(cluster.Running, "proxy", mib), pod(cluster.Running, "app", 2*mib)}, 2 * mib},
 		"only another container": {[]*cluster.Pod{pod(cluster.Running, "proxy", mib)}, 0},
 	} {
-		if got := memoryLimit(tt.pods, "app"); got != tt.want {
+		if got, _ := policy.MemoryLimitsOf(tt.pods, "app"); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
 		}
 	}

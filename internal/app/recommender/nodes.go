@@ -109,12 +109,13 @@ func requestsOf(limits policy.Limits, p *cluster.Pod, fits []policy.Fitted) clus
 }
 
 // sayPacking sets the condition PackingNotPossible if the profile sizes pods for full nodes, and a container is sized as by balanced. Nodes are only
-// looked up for the autoscaler that governs the workload, so nothing is said of others.
+// looked up for the elected autoscaler of the workload, in any update mode, so nothing is said of others.
 func (a *advice) sayPacking() {
+	elected := a.in.governing[a.to.Target]
 	switch {
 	case !a.choice.Usable:
 		return
-	case !a.governing:
+	case elected == nil || elected.Key != a.to.Key:
 		a.report(v1alpha1.ConditionPackingNotPossible, "", "")
 		return
 	}

@@ -87,11 +87,15 @@ func TestRecommender_profilePacked_sizesByNodesAndSaysWhereItCannot(t *testing.T
 		}
 		trial := b.autoscale("trial", b.autoscalers[0].Target)
 		trial.Recommender, trial.Created, trial.Mode = "packed", time.Now().Add(time.Minute), cluster.Off
+		only := b.autoscale("only", b.deployment("only", 2, "app")) // recommends without changing pods
+		only.Recommender, only.Mode = "packed", cluster.Off
 		check := func(when, reason, text string) {
 			t.Helper()
-			c := b.standing("web", v1alpha1.ConditionPackingNotPossible)
-			if c.Reason != reason || reason != "" && (c.Status != watcher.True || !strings.Contains(c.Message, text)) {
-				t.Errorf("%s: the condition is %+v, want %s: %s", when, c, reason, text)
+			for _, name := range []string{"web", "only"} {
+				c := b.standing(name, v1alpha1.ConditionPackingNotPossible)
+				if c.Reason != reason || reason != "" && (c.Status != watcher.True || !strings.Contains(c.Message, text)) {
+					t.Errorf("%s: VPA %s has the condition %+v, want %s: %s", when, name, c, reason, text)
+				}
 			}
 			web, other := b.advice("web", "app").Target, b.advice("other", "app").Target
 			if web == other != (reason != "") {

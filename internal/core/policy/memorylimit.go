@@ -89,15 +89,20 @@ func leastLimit(a *cluster.Autoscaler, container string, factor float64) int64 {
 	return (least + 1<<20 - 1) >> 20 << 20
 }
 
-// LargestMemoryLimit returns the largest memory limit with which a container of live pods runs.
-func LargestMemoryLimit(pods []*cluster.Pod, container string) (largest int64) {
+// MemoryLimitsOf returns the lowest and the largest memory limit with which a container of live pods runs, in bytes; 0 if it has none.
+func MemoryLimitsOf(pods []*cluster.Pod, container string) (lowest, largest int64) {
 	for _, p := range pods {
-		if c := p.Container(container); c != nil && p.Live() {
-			_, limits := c.Running()
-			largest = max(largest, limits.Memory)
+		c := p.Container(container)
+		if c == nil || !p.Live() {
+			continue
 		}
+		_, limits := c.Running()
+		if limits.Memory > 0 && (lowest == 0 || limits.Memory < lowest) {
+			lowest = limits.Memory
+		}
+		largest = max(largest, limits.Memory)
 	}
-	return largest
+	return lowest, largest
 }
 
 // HasLimitByPeaks reports whether the memory limit of one of the containers follows the highest usage.

@@ -308,7 +308,8 @@ func TestFit_limitByPeaksInProportion_podIsChangedOnce(t *testing.T) {
 	p := &cluster.Pod{QoS: cluster.Guaranteed, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(100, 32*gib), Limits: cluster.Amounts(100, 32*gib)}}}
 	changes := 0
 	for pass := range int64(20) {
-		a.Advice[0].MemoryLimit = max(4*gib, LargestMemoryLimit([]*cluster.Pod{p}, "app")) // as in the first 14 days
+		_, largest := MemoryLimitsOf([]*cluster.Pod{p}, "app")
+		a.Advice[0].MemoryLimit = max(4*gib, largest) // as in the first 14 days
 		a.Advice[0].MemoryPeak = 2*gib + pass%5*50<<20
 		f, c := &Fit(a, Limits{}, p)[0], &p.Containers[0]
 		if had := c.Requests.Memory; had < f.Estimate.Lower.Memory || had > f.Estimate.Upper.Memory {
