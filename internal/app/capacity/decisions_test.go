@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,6 +57,20 @@ func TestCapacity_prometheusCannotBeLocated_errorNamesTheFlag(t *testing.T) {
 	t.Setenv(process.PrometheusVariable, "localhost:9090")
 	if _, err := new(Config).locate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_URL must be a URL") {
 		t.Errorf("the variable is no URL: error %v", err)
+	}
+}
+
+// Through the API server, queries are sent as GET: a POST is a write there.
+func TestCapacity_prometheusIsFoundInTheCluster_isReadThroughTheAPIServer(t *testing.T) {
+	f := threeNodes(t)
+	f.Apply("/api/v1/services", `{"metadata":{"namespace":"monitoring","name":"prometheus-k8s","labels":{"app.kubernetes.io/name":"prometheus","app.kubernetes.io/component":"prometheus"}},
+		"spec":{"ports":[{"name":"web","port":9090}]}}`)
+	at := time.Now().Add(-25 * time.Hour).Unix()
+	f.Reply("GET /api/v1/namespaces/monitoring/services/http:prometheus-k8s:9090/proxy/api/v1/query_range", http.StatusOK,
+		fmt.Sprintf(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"node":"n1"},"values":[[%d,"8"]]}]}}`, at))
+	r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--source", "prometheus", "-o", "json")
+	if !strings.Contains(r.out, `"source": "Prometheus monitoring/prometheus-k8s"`) || r.errs != "" {
+		t.Errorf("exit code %d, %s\n%s\n%q", r.code, r.errs, r.out, f.Requests())
 	}
 }
 

@@ -32,7 +32,7 @@ func (c *Config) readPast(
 		return err
 	}
 	r.Source = from.Name
-	client, err := prom.NewWithTransport(prom.Config{Address: from.Address, Timeout: queryTimeout, Length: time.Hour, Resolution: time.Hour}, from.Transport)
+	client, err := prom.NewWithTransport(prom.Config{Address: from.Address, GetOnly: from.Proxied, Timeout: queryTimeout, Length: time.Hour, Resolution: time.Hour}, from.Transport)
 	if err != nil {
 		return err
 	}

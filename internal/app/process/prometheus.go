@@ -82,6 +82,7 @@ type PrometheusEndpoint struct {
 	Address   string
 	Name      string // for people; without a password
 	Transport http.RoundTripper
+	Proxied   bool     // it is read through the API server
 	Headers   []string // that Transport adds, "Name: value"
 }
 
@@ -135,7 +136,7 @@ func (c *PrometheusConfig) Found(ctx context.Context, clients *kube.Clients) (*P
 			add = append(add, name+": "+value)
 		}
 	}
-	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: &headers{clients.HTTP.Transport, add}, Headers: add}, nil
+	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: &headers{clients.HTTP.Transport, add}, Proxied: true, Headers: add}, nil
 }
 
 func (c *PrometheusConfig) setsHeader(name string) bool {

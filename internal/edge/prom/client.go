@@ -25,6 +25,7 @@ type Config struct {
 	Token, TokenFile   string
 	Username, Password string
 	Timeout            time.Duration // of one query
+	GetOnly            bool          // send no POST: through an API server it is a write, and needs the right to create
 
 	Job                     string        // job label of the usage series; "" matches any job
 	CPUMetric, MemoryMetric string        // a counter of CPU seconds, and a gauge of bytes

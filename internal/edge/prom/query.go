@@ -53,8 +53,11 @@ func (c *Client) vector(ctx context.Context, query string, at time.Time, each fu
 
 func (c *Client) query(ctx context.Context, path string, values url.Values, types []string, limit int64, each func(*answer.Series) error) error {
 	query := values.Get("query")
-	// It is sent as POST, because queries are long.
-	a, err := c.fetch(ctx, http.MethodPost, path, values, limit, each)
+	method := http.MethodPost // because queries are long
+	if c.config.GetOnly {
+		method = http.MethodGet
+	}
+	a, err := c.fetch(ctx, method, path, values, limit, each)
 	if err != nil {
 		return failed(query, err)
 	}
