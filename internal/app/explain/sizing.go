@@ -51,12 +51,13 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		in.Miss("the profile", "The parameters of profile "+a.Recommender+" are not known, so the size cannot be explained.")
 		return
 	}
-	store, workloads := c.history(ctx, in, world, clients, choice)
+	pods := live(world.Snapshot().PodsOf(in.Subject.Workload)) // the recommendation is for all of them, also if one is explained
+	store, workloads := c.history(ctx, in, pods, world, clients, choice)
 	s := &rationale.Sizing{
-		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(in.Pods), Pods: in.Pods, Global: c.jobs.Recommender.MaxAllowed(),
+		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(pods), Pods: pods, Global: c.jobs.Recommender.MaxAllowed(),
 	}
-	declared, _ := criticality.DeclaredBy(in.Pods)
-	nodes := fleet.NewNodes(world.Nodes(), world.Selectors()).Smallest(in.Pods)
+	declared, _ := criticality.DeclaredBy(pods)
+	nodes := fleet.NewNodes(world.Nodes(), world.Selectors()).Smallest(pods)
 	for _, p := range recommend.Builtins() {
 		other := *a
 		other.Recommender = p.Name
@@ -77,7 +78,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 // history returns the stored usage history of the workload. The checkpoint of a VPA has it for the default profile, and a UsageHistory for
 // the others.
 func (c *Config) history(
-	ctx context.Context, in *explanation.Input, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
+	ctx context.Context, in *explanation.Input, pods []*cluster.Pod, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
 ) (*usage.Store, *sizing.Workloads) {
 	w := in.Subject.Workload
 	a := in.Autoscaler
@@ -90,7 +91,7 @@ func (c *Config) history(
 	if assignments.NodeBound() {
 		nodes = fleet.NewNodes(world.Nodes(), world.Selectors())
 	}
-	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(in.Pods), []*cluster.Autoscaler{a}), assignments, nodes)
+	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(pods), []*cluster.Autoscaler{a}), assignments, nodes)
 	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
 	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, o)
 	if checkpoints != nil || histories != nil {
@@ -101,7 +102,7 @@ func (c *Config) history(
 	in.Former = formerOf(in, stored, world.Scale)
 	stored.Restore(store, map[cluster.Key]cluster.Workload{a.Key: w}, []cluster.Workload{w})
 	workloads.SkipRestore()
-	for _, p := range in.Pods {
+	for _, p := range pods {
 		store.Track(p)
 	}
 	return store, workloads

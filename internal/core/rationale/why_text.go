@@ -251,7 +251,7 @@ var stepTexts = map[derivation.StepName]stepText{
 	derivation.StepModel:        texts("bound of the model that cost least", "half-life {half-life}"),
 	derivation.StepModelMargin:  texts("margin of that model: {margin}", ""),
 	derivation.StepWindowMax:    texts("highest of {n days}", "{hour}"),
-	derivation.StepReserve:      texts("a part of each node stays free", ""),
+	derivation.StepReserve:      texts("a part of each node stays free", "larger nodes, or fewer copies on one, count a day later"),
 }
 
 // second is the text of a step from the highest peak towards the second highest.
