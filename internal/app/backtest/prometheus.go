@@ -116,38 +116,11 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 	}
 	g := gatherer{workloads: trace.Workloads{}, owners: map[cluster.Key]cluster.Workload{}}
 	for _, namespace := range namespaces {
-		if err := readNamespace(ctx, c, &g, namespace, from, to); err != nil {
+		if err := g.addAll(c.HistorySince(ctx, namespace, from, to)); err != nil {
 			return nil, err
 		}
 	}
 	return g.workloads.Sorted(), nil
-}
-
-// longestQuery is the time that one query reads at most. Longer ones are no faster.
-const longestQuery = 24 * time.Hour
-
-// readNamespace adds the samples of a namespace between two times. If a query is too large for Prometheus, it reads half of the time with
-// one query from then on, and never sends the same query again.
-func readNamespace(ctx context.Context, c *prom.Client, g *gatherer, namespace string, from, to time.Time) error {
-	resolution := c.Resolution()
-	window := max(longestQuery.Truncate(resolution), resolution)
-	for !from.After(to) {
-		last := from.Add(window - resolution)
-		if last.After(to) {
-			last = to
-		}
-		err := g.addAll(c.HistorySince(ctx, namespace, from, last)) // one query for each resource, so either all samples or none are added
-		half := (window / 2).Truncate(resolution)
-		switch {
-		case err == nil:
-			from = from.Add(window)
-		case half > 0 && prom.IsTooLarge(err):
-			window = half
-		default:
-			return err
-		}
-	}
-	return nil
 }
 
 // gatherer groups samples of pods by workload.

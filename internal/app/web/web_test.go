@@ -97,7 +97,7 @@ func stored(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},
+	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"deployment-web","resourceVersion":"7"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},
 		"status":{"histories":[{"container":"app","updated":%q,"format":"adaptive/1","data":%q}]}}`, time.Now().UTC().Format(time.RFC3339), base64.StdEncoding.EncodeToString(data))
 }
 

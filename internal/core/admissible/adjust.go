@@ -145,7 +145,7 @@ func (s *sizes) fitPodLevel() {
 	if !s.level.request.set && !s.level.limit.set {
 		return
 	}
-	own, _ := s.aggregate(ownRequest)
+	own, _ := s.aggregate(func(own, _ pair) value { return own.request })
 	before := s.level
 	if !before.request.set { // the default of the API server
 		before.request = before.limit

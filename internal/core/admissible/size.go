@@ -251,37 +251,21 @@ func (s *sizes) total() pair {
 	return total
 }
 
-func (s *sizes) requests() (total value, running int64) { return s.aggregate(fittedRequest) }
+func (s *sizes) requests() (total value, running int64) {
+	return s.aggregate(func(_, fitted pair) value { return fitted.request })
+}
 
-func (s *sizes) limits() (total value, running int64) { return s.aggregate(fittedLimit) }
-
-// A part is a part of a size that can be added up.
-type part uint8
-
-const (
-	ownRequest part = iota
-	fittedRequest
-	fittedLimit
-)
-
-func (z *size) part(p part) value {
-	switch p {
-	case ownRequest:
-		return z.own.request
-	case fittedRequest:
-		return z.request
-	default: // fittedLimit
-		return z.limit
-	}
+func (s *sizes) limits() (total value, running int64) {
+	return s.aggregate(func(_, fitted pair) value { return fitted.limit })
 }
 
 // aggregate returns the total of a pod as the API server computes it: the maximum of the sum over containers and sidecars, and of each
 // init container plus the sidecars before it. It also returns the sum over containers and sidecars.
-func (s *sizes) aggregate(of part) (total value, running int64) {
+func (s *sizes) aggregate(of func(own, fitted pair) value) (total value, running int64) {
 	var sum, sidecars, first value
 	for i := range s.containers {
 		sized := &s.containers[i]
-		amount := sized.part(of)
+		amount := of(sized.own, sized.pair)
 		if !amount.set {
 			continue
 		}

@@ -39,15 +39,14 @@ func Outside(now time.Time, r Rules) (Closed, bool) {
 	case len(rules.Windows) == 0:
 		return Closed{}, false
 	}
-	for i := range rules.Windows {
-		if IsOpen(now, &rules.Windows[i]) {
-			return Closed{}, false
-		}
-	}
 	var next time.Time
 	for i := range rules.Windows {
-		at, _ := Next(now, &rules.Windows[i])
-		next = cluster.Earliest(next, at)
+		w := &rules.Windows[i]
+		start, found := Next(now.Add(-w.Duration), w)
+		if found && !start.After(now) {
+			return Closed{}, false
+		}
+		next = cluster.Earliest(next, start)
 	}
 	return Closed{Until: next}, true
 }
@@ -73,37 +72,8 @@ func (w *Windows) Outside(r Rules) (Closed, bool) {
 	return of.closed, of.outside
 }
 
-// IsOpen reports whether a window is open: it started at most its duration ago. A start in the hour that a time zone skips is at the end
-// of the gap. A start in an hour that a time zone repeats is in its first pass. The duration is elapsed time.
-func IsOpen(now time.Time, w *cluster.ChangeWindow) bool {
-	last, found := lastStart(now, w)
-	return found && now.Before(last.Add(w.Duration))
-}
-
-// lastStart returns the last start of a window that is not after now and within its duration.
-func lastStart(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
-	year, month, day := now.In(w.Zone).Date()
-	days := int(w.Duration/(24*time.Hour)) + 2
-	for back := range days {
-		date := time.Date(year, month, day-back, 12, 0, 0, 0, time.UTC)
-		if !startsOn(w, date) {
-			continue
-		}
-		var last time.Time
-		for at := range startsOf(w, date) {
-			if at.After(now) {
-				break
-			}
-			last = at
-		}
-		if !last.IsZero() {
-			return last, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// Next returns the first start of a window after now, and false if there is none.
+// Next returns the first start of a window after now, and false if there is none. A start in the hour that a time zone skips is at the end of the gap.
+// A start in an hour that a time zone repeats is in its first pass. The duration of a window is elapsed time.
 func Next(now time.Time, w *cluster.ChangeWindow) (time.Time, bool) {
 	year, month, day := now.In(w.Zone).Date()
 	date := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)

@@ -220,28 +220,3 @@ func Body(r rest.Result) ([]byte, error) {
 	}
 	return r.Raw()
 }
-
-// FewErrors collects the errors of many attempts. Beyond maxErrors, only their number is kept.
-type FewErrors struct {
-	All  []error
-	more int
-}
-
-const maxErrors = 10
-
-// Add adds an error.
-func (e *FewErrors) Add(err error) {
-	if len(e.All) > maxErrors {
-		e.more++
-		return
-	}
-	e.All = append(e.All, err)
-}
-
-// Join returns all errors as one, or nil if there are none.
-func (e *FewErrors) Join() error {
-	if e.more == 0 {
-		return errors.Join(e.All...)
-	}
-	return errors.Join(append(e.All, fmt.Errorf("%d more attempts failed", e.more))...)
-}

@@ -26,13 +26,10 @@ const queryRange = 24 * time.Hour
 // Length returns the configured length of the history.
 func (c *Client) Length() time.Duration { return c.config.Length }
 
-// Resolution returns the configured time between two samples.
-func (c *Client) Resolution() time.Duration { return c.config.Resolution }
-
 // HistorySince yields every stored sample of the containers of a namespace between two times, sorted by time. CPU and memory are
 // separate samples. It sends a query when the caller needs its samples. It ends with the error of the first query that fails, after
-// the samples of the queries before. A query reads at most queryRange. If an answer is too large for podfit, a query reads half of the time
-// from then on.
+// the samples of the queries before. A query reads at most queryRange: longer ones are no faster. If one is too
+// large, for podfit or for Prometheus, queries read half of the time from then on, and the same query is never sent again.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
 	return c.since(from, now, func(r span) ([]usage.Sample, error) { return c.batch(ctx, namespace, r) })
 }
@@ -76,7 +73,7 @@ func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, err
 				end = now
 			}
 			batch, err := read(span{Start: start, End: end, Step: step})
-			if half := (stride / 2).Truncate(step); half > 0 && errors.Is(err, answer.ErrTooLarge) {
+			if half := (stride / 2).Truncate(step); half > 0 && IsTooLarge(err) {
 				stride = half
 				continue
 			}

@@ -114,29 +114,39 @@ func TestClient_answersOf256MiB_heapIsBounded(t *testing.T) {
 func TestHistory_answerIsTooLarge_dayIsReadInParts(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).Truncate(time.Hour)
 	padding := strings.Repeat(`{"metric":{"x":"`+strings.Repeat("y", 1000)+`"},"values":[]},`, maxHistory/1000/10)
-	c := serve(t, func(r *http.Request, _ string) (string, any) { return "matrix", []any{} })
 	at := func(r *http.Request, name string) time.Time {
 		var seconds int64
 		_, _ = fmt.Sscan(r.FormValue(name), &seconds)
 		return time.Unix(seconds, 0)
 	}
-	c.http.Transport = transport(func(r *http.Request) *http.Response {
-		from, to := at(r, "start"), at(r, "end")
-		hours := int(to.Sub(from)/time.Hour) + 1
-		body := `{"status":"success","data":{"resultType":"matrix","result":[` + strings.Repeat(padding, hours)
-		body += fmt.Sprintf(`{"metric":{"pod_name":"web-1","name":"app"},"values":[[%d,"5"]]}]}}`, from.Unix())
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
-	})
-	var starts []string
-	if err := each(c.HistorySince(t.Context(), "shop", now.Add(-23*time.Hour), now), func(s usage.Sample) {
-		if s.Memory > 0 {
-			starts = append(starts, fmt.Sprintf("%.0fh", now.Sub(s.At).Hours()))
+	for name, refuses := range map[string]bool{"the answer is too large for podfit": false, "Prometheus refuses the query": true} {
+		c := serve(t, func(r *http.Request, _ string) (string, any) { return "matrix", []any{} })
+		c.http.Transport = transport(func(r *http.Request) *http.Response {
+			from, to := at(r, "start"), at(r, "end")
+			hours := int(to.Sub(from)/time.Hour) + 1
+			status, body := http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[`
+			switch {
+			case !refuses:
+				body += strings.Repeat(padding, hours)
+			case hours > 6:
+				status, body = http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`
+			}
+			if status == http.StatusOK {
+				body += fmt.Sprintf(`{"metric":{"pod_name":"web-1","name":"app"},"values":[[%d,"5"]]}]}}`, from.Unix())
+			}
+			return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+		})
+		var starts []string
+		if err := each(c.HistorySince(t.Context(), "shop", now.Add(-23*time.Hour), now), func(s usage.Sample) {
+			if s.Memory > 0 {
+				starts = append(starts, fmt.Sprintf("%.0fh", now.Sub(s.At).Hours()))
+			}
+		}); err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := strings.Join(starts, " "), "23h 17h 11h 5h"; got != want {
-		t.Errorf("parts begin %s before the end, want %s", got, want)
+		if got, want := strings.Join(starts, " "), "23h 17h 11h 5h"; got != want {
+			t.Errorf("%s: parts begin %s before the end, want %s", name, got, want)
+		}
 	}
 }
 

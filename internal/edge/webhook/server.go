@@ -120,19 +120,15 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 }
 
 // Run serves on a listener until ctx ends, and then closes the listener. It updates certificates and the webhook configuration at the
-// start, at each tick, and when certificate files change.
+// start and at each tick.
 func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time) error {
 	s.address.Store(new(reachable(l.Addr())))
 	g, ctx := errgroup.WithContext(ctx)
 	updatesEnded := make(chan struct{})
 	g.Go(func() error { return s.serve(ctx, l, updatesEnded) })
-	changed := make(chan struct{}, 1)
-	if s.files != nil && s.config.Files.Reload {
-		g.Go(func() error { return s.config.Files.Watch(ctx, changed) })
-	}
 	g.Go(func() error {
 		defer close(updatesEnded)
-		s.update(ctx, tick, changed)
+		s.update(ctx, tick)
 		return nil
 	})
 	return g.Wait()
@@ -250,8 +246,8 @@ func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // retryAfter is the delay after which a failed pass is repeated if no tick comes earlier.
 const retryAfter = 2 * time.Second
 
-// update runs a pass at the start, at each tick, when files change, and retryAfter a failed pass.
-func (s *Server) update(ctx context.Context, tick <-chan time.Time, changed <-chan struct{}) {
+// update runs a pass at the start, at each tick, and retryAfter a failed pass.
+func (s *Server) update(ctx context.Context, tick <-chan time.Time) {
 	for {
 		err := s.pass(ctx)
 		s.note(err)
@@ -263,7 +259,6 @@ func (s *Server) update(ctx context.Context, tick <-chan time.Time, changed <-ch
 		case <-ctx.Done():
 			return
 		case <-tick:
-		case <-changed:
 		case <-retry:
 		}
 	}

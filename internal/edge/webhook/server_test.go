@@ -317,6 +317,7 @@ func TestServer_changedCertificateFiles_areReloaded(t *testing.T) {
 	}
 	second := newCertificates(t, service)
 	writeFiles(t, dir, second)
+	r.tick <- time.Time{}
 	eventually(t, "the new CA is registered", func() bool { return r.log.has("Successfully patched webhook with new client CA") })
 	for _, line := range []string{"New certificate found, reloading", "New client CA found, reloading and patching webhook"} {
 		if !r.log.has(line) {

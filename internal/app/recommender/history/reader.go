@@ -40,7 +40,7 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 	var err error
 	for attempt := range backfillAttempts {
 		err = r.read(ctx, f.source)
-		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
+		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) || prom.IsTooLarge(err) {
 			break
 		}
 		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))

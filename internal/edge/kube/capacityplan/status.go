@@ -146,7 +146,7 @@ func conditions(p *capacity.Plan, before []metav1.Condition) []metav1.Condition 
 				order = append(order, name+": "+r.AdviceText())
 			}
 			if !r.CanLoseANode() {
-				lost = append(lost, fmt.Sprintf("%s: requested %s, %s remain without the largest node", name, wording.Rounded(r.Resource, r.Requested), wording.Rounded(r.Resource, r.WithoutLargest)))
+				lost = append(lost, fmt.Sprintf("%s: requested %s, %s remain without the largest node", name, wording.Total(r.Resource, r.Requested), wording.Total(r.Resource, r.WithoutLargest)))
 			}
 			if r.Outlook.Shortage != capacity.NoShortage {
 				unforeseen = append(unforeseen, name+": "+string(r.Outlook.Shortage))
@@ -180,7 +180,7 @@ func aboveText(r *capacity.ResourcePlan) string {
 		if c.State == capacity.Above {
 			text = fmt.Sprintf("has %d %% requested, above %d %% since %s", percent(r.Share(r.Requested)), percent(c.Threshold), c.Since)
 			if r.Recoverable > 0 {
-				text += fmt.Sprintf("; %s could be given back", wording.Rounded(r.Resource, r.Recoverable))
+				text += fmt.Sprintf("; %s could be given back", wording.Total(r.Resource, r.Recoverable))
 			}
 		}
 	}

@@ -171,26 +171,15 @@ func (c *collection[K, O, Version]) load(ctx context.Context, take func(O, K), l
 // find returns the object with a key, and false if there is none. kind names the kind in errors.
 func (c *collection[K, O, Version]) find(ctx context.Context, key K, namespace, kind string) (o O, found bool, err error) {
 	for _, name := range c.names(key) {
-		raw, err := c.get(ctx, namespace, name)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return o, false, fmt.Errorf("read %s %s/%s: %w", kind, namespace, name, err)
-		}
-		o = c.empty()
-		if err := o.decode(raw, c.most); err != nil {
-			return o, false, fmt.Errorf("decode %s %s/%s: %w", kind, namespace, name, err)
-		}
-		if owner, err := o.key(); err == nil && owner == key {
+		o, err = c.read(ctx, key, namespace, name)
+		switch {
+		case err == nil:
 			return o, true, nil
+		case !apierrors.IsNotFound(err) && !errors.Is(err, errForeign):
+			return o, false, fmt.Errorf("read %s %s/%s: %w", kind, namespace, name, err)
 		}
 	}
 	return o, false, nil
-}
-
-func (c *collection[K, O, Version]) get(ctx context.Context, namespace, name string) ([]byte, error) {
-	return kube.Body(c.client.Get().Namespace(namespace).Resource(c.resource.Resource).Name(name).Do(ctx))
 }
 
 // errForeign is the error of a read if the name is in use by an object with another key.
@@ -198,7 +187,7 @@ var errForeign = errors.New("the history is of another workload")
 
 // read reads the object with a key and a name. The error is errForeign if the object has another key.
 func (c *collection[K, O, Version]) read(ctx context.Context, key K, namespace, name string) (o O, err error) {
-	raw, err := c.get(ctx, namespace, name)
+	raw, err := kube.Body(c.client.Get().Namespace(namespace).Resource(c.resource.Resource).Name(name).Do(ctx))
 	if err != nil {
 		return o, err
 	}
@@ -331,12 +320,18 @@ func (c *collection[K, O, Version]) orphans(ctx context.Context, isUnused func(K
 	return out, err
 }
 
+// maxErrors is the number of errors that collect returns.
+const maxErrors = 10
+
 // collect deletes orphans, and returns their number. One that was written after it was listed is not deleted. listErr is the error of the
 // list, which is returned together with those of the deletions.
 func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orphan[K], listErr error) (int, error) {
-	errs := kube.FewErrors{All: []error{listErr}}
-	deleted := 0
+	errs := []error{listErr}
+	deleted, failed := 0, 0
 	for i := range orphans {
+		if failed > 0 && ctx.Err() != nil {
+			break
+		}
 		m := &orphans[i].meta
 		err := c.deleteUnchanged(ctx, m)
 		if err == nil || apierrors.IsNotFound(err) {
@@ -349,13 +344,15 @@ func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orpha
 			deleted++
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		default:
-			errs.Add(fmt.Errorf("delete %s %s/%s: %w", c.singular, m.Namespace, m.Name, kube.Refused(err)))
-			if ctx.Err() != nil {
-				return deleted, errs.Join()
+			if failed++; failed <= maxErrors {
+				errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", c.singular, m.Namespace, m.Name, kube.Refused(err)))
 			}
 		}
 	}
-	return deleted, errs.Join()
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("%d more attempts failed", failed-maxErrors))
+	}
+	return deleted, errors.Join(errs...)
 }
 
 // learn records what is known about the object with a key.

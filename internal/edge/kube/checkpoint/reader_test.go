@@ -23,7 +23,7 @@ func newReader(t *testing.T, f *kubetest.FakeAPI) *Reader {
 
 // historyReply returns a UsageHistory of a Deployment as the API server sends it.
 func historyReply(name, target string) string {
-	return fmt.Sprintf(`{"apiVersion":"podfit.dev/v1alpha1","kind":"UsageHistory","metadata":{"namespace":"shop","name":%q},
+	return fmt.Sprintf(`{"apiVersion":"podfit.dev/v1alpha1","kind":"UsageHistory","metadata":{"namespace":"shop","name":%q,"resourceVersion":"7"},
 		"spec":{"target":{"group":"apps","kind":"Deployment","name":%q}},
 		"status":{"histories":[{"container":"app","updated":"2026-03-01T12:00:00Z","format":"adaptive/1","data":"AQID"}]}}`, name, target)
 }
@@ -39,7 +39,7 @@ func TestReader_histories_areReadByNameOfWorkload(t *testing.T) {
 		"none":                         {nil, 0, ""},
 		"usual name of other workload": {map[string]string{"deployment-web": historyReply("deployment-web", "other"), hashed: historyReply(hashed, "web")}, 1, ""},
 		"both of other workloads":      {map[string]string{"deployment-web": historyReply("deployment-web", "other"), hashed: historyReply(hashed, "other")}, 0, ""},
-		"not JSON":                     {map[string]string{"deployment-web": "{"}, 0, "decode UsageHistory shop/deployment-web"},
+		"not JSON":                     {map[string]string{"deployment-web": "{"}, 0, "read UsageHistory shop/deployment-web"},
 		"too large":                    {map[string]string{"deployment-web": strings.Replace(historyReply("deployment-web", "web"), "{", `{"x":"`+strings.Repeat("y", historyTooLarge)+`",`, 1)}, 0, "too large"},
 	} {
 		f := kubetest.NewFakeAPI(t)
@@ -72,7 +72,7 @@ func checkReads(t *testing.T, f *kubetest.FakeAPI) {
 func TestReader_checkpoint_isReadByVPAAndContainer(t *testing.T) {
 	key := Key{cluster.Key{Namespace: "shop", Name: "web"}, "app"}
 	reply := func(vpa, container, status string) string {
-		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"x"},"spec":{"vpaObjectName":%q,"containerName":%q},"status":%s}`, vpa, container, status)
+		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"x","resourceVersion":"7"},"spec":{"vpaObjectName":%q,"containerName":%q},"status":%s}`, vpa, container, status)
 	}
 	const status = `{"version":"v3","totalSamplesCount":7,"lastUpdateTime":"2026-03-01T12:00:00Z"}`
 	for name, c := range map[string]struct {

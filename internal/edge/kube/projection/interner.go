@@ -6,7 +6,6 @@ package projection
 import (
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,30 +31,6 @@ type Interner struct {
 	selected   shares                   // all selectors
 	tolerances toleranceList
 	shared     map[cluster.Marks]*cluster.Marks // of pods without the annotation vpaObservedContainers
-	zones      map[string]*time.Location        // time zones of change windows, by name
-}
-
-// maxZones bounds the number of time zones that are shared: the IANA database has about 600. A zone takes 4 KB.
-const maxZones = 1024
-
-// ShareZones makes the change windows of objects share the memory of equal time zones.
-func (in *Interner) ShareZones(r *cluster.ChangeRules) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for i := range r.Windows {
-		zone := &r.Windows[i].Zone
-		name := (*zone).String()
-		known, ok := in.zones[name]
-		switch {
-		case ok:
-			*zone = known
-		case len(in.zones) < maxZones:
-			if in.zones == nil {
-				in.zones = map[string]*time.Location{}
-			}
-			in.zones[name] = *zone
-		}
-	}
 }
 
 // maxMarks bounds the number of shared Marks. Tenants choose labels, so they are forgotten when there are more.

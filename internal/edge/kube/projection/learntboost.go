@@ -4,7 +4,6 @@
 package projection
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -42,45 +40,6 @@ func learning(annotations map[string]string) cluster.BoostLearning {
 			v1alpha1.AnnotationLearnStartupBoost, wording.Shortened(wording.OneLine(text), maxQuoted))}
 	}
 	return out
-}
-
-// ProfileLearning returns whether a SizingProfile requires that startup boosts are learnt, from its spec in JSON. It never fails: with an
-// invalid field, nothing is learnt. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile.
-func ProfileLearning(name string, spec []byte) cluster.BoostLearning {
-	var fields struct {
-		StartupBoost *struct {
-			Learn       bool     `json:"learn"`
-			MaxFactor   *float64 `json:"maxFactor"`
-			MaxDuration *string  `json:"maxDuration"`
-		} `json:"startupBoost"`
-	}
-	if !isCustom(name, spec, &fields) || fields.StartupBoost == nil {
-		return cluster.BoostLearning{}
-	}
-	out := cluster.BoostLearning{On: fields.StartupBoost.Learn, MaxPercent: cluster.DefaultBoostPercent, MaxDuration: cluster.DefaultBoostDuration}
-	where := "a field of SizingProfile " + name + " is invalid: startupBoost."
-	if f := fields.StartupBoost.MaxFactor; f != nil {
-		if !(*f >= minBoostFactor && *f <= maxBoostFactor) {
-			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxFactor must be between %v and %v, got %v; no startup boost is learnt",
-				where, minBoostFactor, maxBoostFactor, *f)}
-		}
-		out.MaxPercent = int32(math.Round(*f * 100))
-	}
-	if text := fields.StartupBoost.MaxDuration; text != nil {
-		d, err := time.ParseDuration(strings.TrimSpace(*text))
-		if err != nil || d < 0 || d > cluster.MaxBoostDuration {
-			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxDuration must be between 0s and %v, got %q; no startup boost is learnt",
-				where, cluster.MaxBoostDuration, wording.Shortened(wording.OneLine(*text), maxQuoted))}
-		}
-		out.MaxDuration = d
-	}
-	return out
-}
-
-// isCustom decodes fields of the spec of a SizingProfile in JSON. It returns false if they are invalid, or the name is that of a built-in profile.
-func isCustom(name string, spec []byte, fields any) bool {
-	_, builtin := recommend.Builtin(name)
-	return !builtin && json.Unmarshal(spec, fields) == nil
 }
 
 // learntBoost returns the learnt startup boost in a list of amounts of the status. It is zero if one of its values is not possible: the

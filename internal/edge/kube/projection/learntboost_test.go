@@ -40,7 +40,7 @@ func TestLearning_annotationAndProfile_annotationWins(t *testing.T) {
 		"a factor below the bounds": {"", `{"startupBoost":{"learn":true,"maxFactor":-1}}`, cluster.BoostLearning{}, "startupBoost.maxFactor must be between 1.1 and 10, got -1"},
 		"a factor above the bounds": {"", `{"startupBoost":{"learn":true,"maxFactor":1e300}}`, cluster.BoostLearning{}, "startupBoost.maxFactor"},
 		"a duration that is none":   {"", `{"startupBoost":{"learn":true,"maxDuration":"x"}}`, cluster.BoostLearning{}, `startupBoost.maxDuration must be between 0s and 15m0s, got "x"`},
-		"another type":              {"", `{"startupBoost":{"learn":"true"}}`, cluster.BoostLearning{}, ""},
+		"another type":              {"", `{"startupBoost":{"learn":"true"}}`, defaults, ""},
 		"no spec":                   {"", ``, cluster.BoostLearning{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLearning_annotationAndProfile_annotationWins(t *testing.T) {
 				annotations[v1alpha1.AnnotationLearnStartupBoost] = c.annotation
 			}
 			a := Autoscaler(&v1.VerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}})
-			got := a.Learning.Under(ProfileLearning("mine", []byte(c.spec)))
+			got := a.Learning.Under(ProfileOf("mine", []byte(c.spec)).Learning)
 			if !strings.Contains(got.Problem, c.problem) || c.problem == "" && got.Problem != "" || len(got.Problem) > 400 {
 				t.Errorf("problem %q, want %q", got.Problem, c.problem)
 			}
@@ -59,7 +59,7 @@ func TestLearning_annotationAndProfile_annotationWins(t *testing.T) {
 			}
 		})
 	}
-	if got := ProfileLearning("balanced", []byte(`{"startupBoost":{"learn":true}}`)); got != (cluster.BoostLearning{}) {
+	if got := ProfileOf("balanced", []byte(`{"startupBoost":{"learn":true}}`)).Learning; got != (cluster.BoostLearning{}) {
 		t.Errorf("a SizingProfile with the name of a built-in profile has the effect %+v", got)
 	}
 }

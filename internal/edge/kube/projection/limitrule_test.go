@@ -40,7 +40,7 @@ func TestAutoscaler_annotationCPULimits_overridesTheProfileUnlessInvalid(t *test
 	}
 }
 
-func TestProfileLimits_validAndInvalidSpecs_neverFail(t *testing.T) {
+func TestProfileOf_limits_validAndInvalidSpecs_neverFail(t *testing.T) {
 	for spec, want := range map[string]cluster.LimitRule{
 		`{}`:                          {},
 		`{"limits":null}`:             {},
@@ -51,14 +51,14 @@ func TestProfileLimits_validAndInvalidSpecs_neverFail(t *testing.T) {
 		`{"limits":"remove"}`:         {},
 		`{`:                           {},
 	} {
-		if got := ProfileLimits(cluster.CPU, "bare", []byte(spec)); got != want {
+		if got := ProfileOf("bare", []byte(spec)).CPULimits; got != want {
 			t.Errorf("%s: %+v, want %+v", spec, got, want)
 		}
 	}
-	if got := ProfileLimits(cluster.CPU, "balanced", []byte(`{"limits":{"cpu":"remove"}}`)); got != (cluster.LimitRule{}) {
+	if got := ProfileOf("balanced", []byte(`{"limits":{"cpu":"remove"}}`)).CPULimits; got != (cluster.LimitRule{}) {
 		t.Errorf("a SizingProfile with the name of a built-in profile: %+v", got)
 	}
-	long := ProfileLimits(cluster.CPU, "bare", []byte(`{"limits":{"cpu":"`+strings.Repeat(`x\n`, 1<<16)+`"}}`))
+	long := ProfileOf("bare", []byte(`{"limits":{"cpu":"`+strings.Repeat(`x\n`, 1<<16)+`"}}`)).CPULimits
 	if len(long.Problem) > 1000 || strings.Contains(long.Problem, "\n") {
 		t.Errorf("a long value gives a problem of %d bytes", len(long.Problem))
 	}
@@ -87,7 +87,7 @@ func TestAutoscaler_annotationMemoryLimits_overridesTheProfileUnlessInvalid(t *t
 		`{"limits":{"memory":"double"}}`:               {Problem: `a field of SizingProfile bare is invalid: limits.memory must be proportional, keep or peaks, got "double"; it has no effect`},
 		`{"limits":{"memory":["peaks"]}}`:              {},
 	} {
-		if got := ProfileLimits(cluster.Memory, "bare", []byte(spec)); got != want {
+		if got := ProfileOf("bare", []byte(spec)).Limits; got != want {
 			t.Errorf("%s: %+v, want %+v", spec, got, want)
 		}
 	}

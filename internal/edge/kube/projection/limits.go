@@ -16,7 +16,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -136,26 +135,6 @@ func limitsOf(r cluster.Resource, annotations map[string]string) cluster.LimitRu
 	out := limitRule(r, text, "annotation "+name)
 	out.Set = out.Problem == ""
 	return out
-}
-
-// ProfileLimits returns what a SizingProfile requires for the limits of a resource, from its spec in JSON. It never fails: an invalid field has no
-// effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which changes no limits by rules.
-func ProfileLimits(r cluster.Resource, name string, spec []byte) cluster.LimitRule {
-	var fields struct {
-		Base   string         `json:"base"`
-		Limits map[string]any `json:"limits"`
-	}
-	if !isCustom(name, spec, &fields) {
-		return cluster.LimitRule{}
-	}
-	text, _ := fields.Limits[r.String()].(string)
-	switch {
-	case text == "" && r == cluster.Memory:
-		return recommend.LimitsOf(fields.Base)
-	case text == "":
-		return cluster.LimitRule{}
-	}
-	return limitRule(r, text, "a field of SizingProfile "+name+" is invalid: limits."+r.String())
 }
 
 // limitRule parses a rule. The problem of an unknown one starts with what.

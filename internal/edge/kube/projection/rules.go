@@ -5,11 +5,12 @@ package projection
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // the container image has no time zone database
 
@@ -71,7 +72,6 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		return nil, fmt.Errorf("the annotation has %d bytes, more than %d", len(text), maxRuleText)
 	}
 	var out []cluster.ChangeWindow
-	zones := map[string]*time.Location{}
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '|' }) {
 		part = strings.TrimSpace(part)
 		if part == "" {
@@ -80,7 +80,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		if len(out) == maxWindows {
 			return nil, fmt.Errorf("there are more than %d windows", maxWindows)
 		}
-		w, err := changeWindow(part, zones)
+		w, err := changeWindow(part)
 		if err != nil {
 			return nil, fmt.Errorf("window %q: %w", wording.Shortened(wording.OneLine(part), maxQuoted), err)
 		}
@@ -92,23 +92,18 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 	return out, nil
 }
 
-// changeWindow parses one window. It adds its time zone to zones, or takes it from there.
-func changeWindow(text string, zones map[string]*time.Location) (cluster.ChangeWindow, error) {
+// changeWindow parses one window.
+func changeWindow(text string) (cluster.ChangeWindow, error) {
 	parts := strings.Split(text, ";")
 	if len(parts) < 2 || len(parts) > 3 {
 		return cluster.ChangeWindow{}, errors.New(`it must have the form "schedule; duration" or "schedule; duration; time zone"`)
 	}
 	zone := time.UTC
 	if len(parts) == 3 {
-		name := strings.TrimSpace(parts[2])
-		if zones[name] == nil {
-			z, err := location(name)
-			if err != nil {
-				return cluster.ChangeWindow{}, err
-			}
-			zones[name] = z
+		var err error
+		if zone, err = location(strings.TrimSpace(parts[2])); err != nil {
+			return cluster.ChangeWindow{}, err
 		}
-		zone = zones[name]
 	}
 	duration, err := time.ParseDuration(strings.TrimSpace(parts[1]))
 	if err != nil {
@@ -129,15 +124,23 @@ func changeWindow(text string, zones map[string]*time.Location) (cluster.ChangeW
 	return out, nil
 }
 
+// zones are the time zones of change windows, by name. All windows share the memory of a zone, 4 KB. The database has about 600.
+var zones sync.Map
+
 // location returns a time zone of the IANA database. "Local" is rejected, because it would be the zone of the container.
 func location(name string) (*time.Location, error) {
-	if name == "" || name == "Local" {
+	clean := path.Clean(name) // one name for each file
+	if known, ok := zones.Load(clean); ok {
+		return known.(*time.Location), nil
+	}
+	if clean == "." || clean == "Local" {
 		return nil, fmt.Errorf("the time zone must be a name such as Europe/Berlin or UTC, got %q", name)
 	}
-	zone, err := time.LoadLocation(name)
+	zone, err := time.LoadLocation(clean)
 	if err != nil {
 		return nil, fmt.Errorf("unknown time zone %q; use a name such as Europe/Berlin", wording.Shortened(name, maxQuoted))
 	}
+	zones.Store(clean, zone)
 	return zone, nil
 }
 
@@ -186,29 +189,6 @@ func canary(annotations map[string]string) cluster.Canary {
 	}
 	if out.On && out.Watch == 0 {
 		out.Watch = rollout.DefaultWatch
-	}
-	return out
-}
-
-// ProfileRollout returns how a SizingProfile rolls changes out, from its spec in JSON. It never fails: an invalid field selects the more
-// careful way, as an annotation does.
-func ProfileRollout(name string, spec []byte) cluster.Canary {
-	var fields struct {
-		Rollout        *string `json:"rollout"`
-		CanaryDuration *string `json:"canaryDuration"`
-	}
-	if err := json.Unmarshal(spec, &fields); err != nil || fields.Rollout == nil {
-		return cluster.Canary{}
-	}
-	out := cluster.Canary{Watch: rollout.DefaultWatch}
-	where := "a field of SizingProfile " + name + " is invalid: "
-	if out.On, out.Problem = isCanary(true, *fields.Rollout, where+"rollout"); !out.On {
-		return cluster.Canary{}
-	}
-	if fields.CanaryDuration != nil {
-		d, problem := canaryDuration(*fields.CanaryDuration, where+"canaryDuration")
-		out.Watch = cmp.Or(d, out.Watch)
-		out.Problem = cmp.Or(problem, out.Problem)
 	}
 	return out
 }

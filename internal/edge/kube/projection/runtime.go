@@ -110,27 +110,13 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 	return out
 }
 
-// ProfileGuards returns what a SizingProfile requires for containers whose runtime is known, from its spec in JSON. It never fails: an invalid
-// field has no effect. The recommender reports it, and refuses a SizingProfile with the name of a built-in profile, which has no guards.
-func ProfileGuards(name string, spec []byte) cluster.RuntimeGuards {
-	var fields struct {
-		RuntimeGuards []string `json:"runtimeGuards"`
-	}
-	if !isCustom(name, spec, &fields) || len(fields.RuntimeGuards) == 0 {
-		return cluster.RuntimeGuards{}
-	}
-	out, problem := runtimeGuards(fields.RuntimeGuards[:min(len(fields.RuntimeGuards), maxGuards)], "a field of SizingProfile "+name+" is invalid: runtimeGuards")
-	out.Problem = problem
-	return out
-}
-
 // maxGuards bounds the elements of a list of guards that are read.
 const maxGuards = 8
 
 // runtimeGuards parses a list of guards. It returns none and a problem if one of them is unknown.
-func runtimeGuards(list []string, what string) (out cluster.RuntimeGuards, problem string) {
+func runtimeGuards[T ~string](list []T, what string) (out cluster.RuntimeGuards, problem string) {
 	for _, text := range list {
-		switch strings.TrimSpace(text) {
+		switch strings.TrimSpace(string(text)) {
 		case string(v1alpha1.GuardCPU):
 			out.CPU = true
 		case string(v1alpha1.GuardMemory):
@@ -138,7 +124,7 @@ func runtimeGuards(list []string, what string) (out cluster.RuntimeGuards, probl
 		case "", v1alpha1.GuardNone:
 		default:
 			return cluster.RuntimeGuards{}, fmt.Sprintf("%s must contain only %s and %s, got %q; it has no effect",
-				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, wording.Shortened(wording.OneLine(text), maxQuoted))
+				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, wording.Shortened(wording.OneLine(string(text)), maxQuoted))
 		}
 	}
 	return out, ""

@@ -3,15 +3,11 @@
 
 package projection
 
-import (
-	"testing"
+import "testing"
 
-	"podfit.dev/podfit/internal/core/cluster"
-)
-
-// The recommender refuses a SizingProfile with the name of a built-in profile. Its guards must not apply to all users of the built-in one.
-func TestProfileGuards_nameOfABuiltin_hasNoEffect(t *testing.T) {
-	if got := ProfileGuards("balanced", []byte(`{"runtimeGuards":["cpu","memory"]}`)); got != (cluster.RuntimeGuards{}) {
-		t.Errorf("%+v, want no guards", got)
+// The recommender refuses a SizingProfile with the name of a built-in profile. Its guards and its canary must not apply to all users of the built-in one.
+func TestProfileOf_nameOfABuiltin_hasNoEffect(t *testing.T) {
+	if got := ProfileOf("balanced", []byte(`{"rollout":"canary","runtimeGuards":["cpu","memory"]}`)); got != (Profile{}) {
+		t.Errorf("%+v, want nothing", got)
 	}
 }

@@ -117,7 +117,7 @@ func TestGuards_annotationAndProfile_annotationWins(t *testing.T) {
 		"no spec":                {nil, ``, cluster.RuntimeGuards{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := guards(c.annotations).Under(ProfileGuards("mine", []byte(c.spec)))
+			got := guards(c.annotations).Under(ProfileOf("mine", []byte(c.spec)).Guards)
 			if !strings.Contains(got.Problem, c.problem) || (got.Problem == "") != (c.problem == "") {
 				t.Errorf("problem %q", got.Problem)
 			}

@@ -73,11 +73,7 @@ func (w *World) addAutoscalers() {
 	if w.o.VPAsOptional {
 		lostWithout = "the policies and recommendations of VPAs"
 	}
-	s := typed(AutoscalersFeed, w.clients.AutoscalersIn(w.o.Namespace), func(o *kube.AutoscalerObject) *autoscalerEntry {
-		entry := projectAutoscaler(o)
-		w.in.ShareZones(&entry.Rules)
-		return entry
-	})
+	s := typed(AutoscalersFeed, w.clients.AutoscalersIn(w.o.Namespace), projectAutoscaler)
 	s.FieldSelector = w.namespaces()
 	s.LostWithout = lostWithout
 	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"

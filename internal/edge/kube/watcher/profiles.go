@@ -16,38 +16,23 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// profileRules are what a SizingProfile requires for changes of pods.
-type profileRules struct {
-	canary cluster.Canary        // how changes are rolled out
-	guards cluster.RuntimeGuards // what is done for containers whose language runtime is known
-	limits cluster.LimitRule     // what is done with the CPU limits of new pods
-	memory cluster.LimitRule     // how memory limits follow
-	boosts cluster.BoostLearning // whether startup boosts are learnt
-}
-
 // A profileSet has what SizingProfiles require for changes of pods.
 type profileSet struct {
 	*base
-	profiles    store[profileRules]
+	profiles    store[projection.Profile]
 	profileFeed *feed.Feed // nil if they are not watched
 }
 
 func (s *profileSet) start(b *base) {
 	s.base = b
-	s.profiles = store[profileRules]{mu: &b.mu}
+	s.profiles = store[projection.Profile]{mu: &b.mu}
 }
 
 // addProfiles watches SizingProfiles: their names, which are used for warnings, and their rules. Startup does not wait for the
 // first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
 // although its profile requires a canary.
 func (w *World) addProfiles() {
-	s := typed(v1alpha1.ResourceSizingProfiles, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), func(o *kube.RawObject) profileRules {
-		return profileRules{
-			canary: projection.ProfileRollout(o.Name, o.Spec), guards: projection.ProfileGuards(o.Name, o.Spec),
-			limits: projection.ProfileLimits(cluster.CPU, o.Name, o.Spec), memory: projection.ProfileLimits(cluster.Memory, o.Name, o.Spec),
-			boosts: projection.ProfileLearning(o.Name, o.Spec),
-		}
-	})
+	s := typed(v1alpha1.ResourceSizingProfiles, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), func(o *kube.RawObject) projection.Profile { return projection.ProfileOf(o.Name, o.Spec) })
 	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary, runtime guards, " +
 		"rules for limits or learnt startup boosts"
 	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -"
@@ -69,7 +54,7 @@ func (s *profileSet) ProfileNames() (names []string, known bool) {
 	if state.IsStale(time.Now()) {
 		return nil, false
 	}
-	s.profiles.each(func(key cluster.Key, _ profileRules) { names = append(names, key.Name) })
+	s.profiles.each(func(key cluster.Key, _ projection.Profile) { names = append(names, key.Name) })
 	slices.Sort(names)
 	return names, true
 }
@@ -80,15 +65,15 @@ func (s *profileSet) withProfile(a *cluster.Autoscaler) *cluster.Autoscaler {
 		return a
 	}
 	profile, _ := s.profiles.get(cluster.Key{Name: a.Recommender})
-	profile.memory = cmp.Or(profile.memory, recommend.LimitsOf(a.Recommender))
-	if profile == (profileRules{}) {
+	profile.Limits = cmp.Or(profile.Limits, recommend.LimitsOf(a.Recommender))
+	if profile == (projection.Profile{}) {
 		return a
 	}
 	out := *a
-	out.Canary = a.Canary.Under(profile.canary)
-	out.Guards = a.Guards.Under(profile.guards)
-	out.CPULimits = a.CPULimits.Under(profile.limits)
-	out.MemoryLimits = a.MemoryLimits.Under(profile.memory)
-	out.Learning = a.Learning.Under(profile.boosts)
+	out.Canary = a.Canary.Under(profile.Canary)
+	out.Guards = a.Guards.Under(profile.Guards)
+	out.CPULimits = a.CPULimits.Under(profile.CPULimits)
+	out.MemoryLimits = a.MemoryLimits.Under(profile.Limits)
+	out.Learning = a.Learning.Under(profile.Learning)
 	return &out
 }

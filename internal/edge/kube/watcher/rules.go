@@ -37,9 +37,7 @@ func (r *changeRules) start(b *base) {
 func (w *World) addRules() {
 	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	namespaces := typed("namespaces", c, func(m *metav1.PartialObjectMetadata) cluster.ChangeRules {
-		rules := projection.Rules(m.Annotations)
-		w.in.ShareZones(&rules)
-		return rules
+		return projection.Rules(m.Annotations)
 	})
 	namespaces.FieldSelector = w.namespaceNames()
 	namespaces.LostWithout = "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow + ", or settings of its workloads"

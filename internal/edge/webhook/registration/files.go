@@ -5,16 +5,12 @@ package registration
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // Files are the paths of certificate files that an administrator or another tool provides.
@@ -119,33 +115,5 @@ func (s *FileSource) CARegistered() {
 	if s.newCA {
 		s.newCA = false
 		s.log.Info("Successfully patched webhook with new client CA")
-	}
-}
-
-// Watch sends on changed when a directory of the files changes, until ctx ends. It watches directories because Kubernetes updates
-// mounted files by replacing a symbolic link in the directory.
-func (f Files) Watch(ctx context.Context, changed chan<- struct{}) error {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch certificate files: %w", err)
-	}
-	defer func() { _ = w.Close() }()
-	for _, name := range []string{f.CA, f.Cert, f.Key} {
-		if err := w.Add(filepath.Dir(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("watch %s: %w", filepath.Dir(name), err)
-		}
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.Events:
-			select {
-			case changed <- struct{}{}:
-			default: // a change is already pending
-			}
-		case err := <-w.Errors:
-			return fmt.Errorf("watch certificate files: %w", err)
-		}
 	}
 }
