@@ -99,12 +99,12 @@ func TestExplain_objectIsInOtherNamespaces_errorNamesThem(t *testing.T) {
 	s.namesake("shop", "cart")
 	s.apply(deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"web","name":"idle"}}`)
 	for line, want := range map[string]string{
-		"deploy/till":         `podfit: there is no Deployment "till" in namespace shop; found in pay, web: podfit explain deploy/till -n pay`,
+		"deploy/till":         `podfit: there is no Deployment "till" in namespace shop; found in pay and web: podfit explain deploy/till -n pay`,
 		"deploy/cart -n none": `there is no Deployment "cart" in namespace none; found in shop: podfit explain deploy/cart -n shop`,
 		"pod/till-1-0 -n web": "",
-		"pod/till-1-0":        `found in pay, web: podfit explain pod/till-1-0 -n pay`,
+		"pod/till-1-0":        `found in pay and web: podfit explain pod/till-1-0 -n pay`,
 		"vpa/cart -n pay":     `found in shop: podfit explain vpa/cart -n shop`,
-		"rs/till-1":           `found in pay, web: podfit explain rs/till-1 -n pay`,
+		"rs/till-1":           `found in pay and web: podfit explain rs/till-1 -n pay`,
 		"deploy/idle":         `found in web: podfit explain deploy/idle -n web`,
 		"sts/till":            `there is no StatefulSet "till" in namespace shop; select the namespace with -n`,
 	} {

@@ -97,13 +97,8 @@ func find(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, erro
 	if !errors.As(err, &not) {
 		return out, err
 	}
-	const most = 3
 	if in := namespacesWith(r, s, w); len(in) > 0 {
-		where := strings.Join(in[:min(len(in), most)], ", ")
-		if more := len(in) - most; more > 0 {
-			where += fmt.Sprintf(" and %d more", more)
-		}
-		not.hint = fmt.Sprintf("; found in %s: podfit explain %s/%s -n %s", where, r.kind, r.name, in[0])
+		not.hint = fmt.Sprintf("; found in %s: podfit explain %s/%s -n %s", wording.List(in, 3), r.kind, r.name, in[0])
 	}
 	return out, not
 }

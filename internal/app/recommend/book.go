@@ -86,6 +86,17 @@ func (b *book) advise(w *workload) []cluster.Advice {
 	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 
+// packing reports whether a workload is sized for full nodes, and why one of its containers is not, "" if it is.
+func (b *book) packing(w *workload, container string) (packs bool, why string) {
+	choice := b.scene.catalog.Of(b.sizedBy[w.key])
+	history := b.store.Series(w.key, container)
+	if !choice.Usable || history == nil {
+		return false, ""
+	}
+	p := b.workloads.Profile(choice, w.key)
+	return p.Packs(), recommend.PackingProblems[p.PackingProblem(history)]
+}
+
 func target(advice []cluster.Advice, container string) cluster.Resources {
 	if a := cluster.Find(advice, func(a *cluster.Advice) bool { return a.Container == container }); a != nil {
 		return a.Target

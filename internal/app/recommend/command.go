@@ -331,6 +331,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 		t := review.Target{Profile: s.catalog.Of(b.sizedBy[w.key]).Name, Amount: target(advice[i], container)}
 		out.Targets = append(out.Targets, t)
 	}
+	out.Packs, out.Unpacked = books[0].packing(w, container)
 	for i, res := range cluster.All {
 		out.Kept[i] = j.kept(w, container, res, &out)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -73,6 +74,38 @@ func TestStored_otherProfile_usesStoredModelState(t *testing.T) {
 	other.restore(checkpoint.Stored{Checkpoints: history.Checkpoints})
 	if got := other.adviseStored(w); len(got) > 0 {
 		t.Errorf("without model state: got %v", got)
+	}
+}
+
+// With a profile for full nodes, the report says which containers it cannot size like that, and why.
+func TestStored_packed_saysWhatIsNotSizedForFullNodes(t *testing.T) {
+	s, history, _ := storedScene(t, 10)
+	w := s.workloads[0]
+	for _, p := range w.live {
+		p.Place = cluster.Anywhere
+	}
+	large := cluster.Node{Name: "large", Ready: true, Allocatable: cluster.Amounts(8000, 16<<30)}
+	small := cluster.Node{Name: "small", Ready: true, Allocatable: cluster.Amounts(8000, 512<<20)}
+	for name, c := range map[string]struct {
+		profile string
+		nodes   []cluster.Node
+		packs   bool
+		why     recommend.PackingProblem
+	}{
+		"full nodes":             {"packed", []cluster.Node{large}, true, recommend.NoPackingProblem},
+		"more than half of them": {"packed", []cluster.Node{large, small}, true, recommend.LargerThanHalf},
+		"nodes are not known":    {"packed", nil, true, recommend.NodesNotKnown},
+		"another profile":        {"balanced", []cluster.Node{small}, false, recommend.NoPackingProblem},
+	} {
+		s.Nodes = c.nodes
+		b := newBook(c.profile, s)
+		b.restore(history)
+		if packs, why := b.packing(w, "app"); packs != c.packs || why != recommend.PackingProblems[c.why] {
+			t.Errorf("%s: got %t, %q", name, packs, why)
+		}
+		if subject := (&job{}).subject(s, w, "app", []*book{b}, [][]cluster.Advice{b.adviseStored(w)}); subject.Packs != c.packs || subject.Unpacked != recommend.PackingProblems[c.why] {
+			t.Errorf("%s: the report has %t, %q", name, subject.Packs, subject.Unpacked)
+		}
 	}
 }
 

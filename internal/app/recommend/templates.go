@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/review"
 )
@@ -80,15 +80,8 @@ func (s *scene) noteUnmeasured(subjects []review.Subject) []string {
 func (s *scene) isIdle(w *workload) bool { return len(w.live) == 0 && s.templates[w.key] != nil }
 
 func leftOut(cause string, names []string) string {
-	subject := fmt.Sprintf("%d workloads are", len(names))
-	if len(names) == 1 {
-		subject = "1 workload is"
-	}
-	text := fmt.Sprintf("%s not in this report (%s): %s", subject, cause, strings.Join(names[:min(len(names), mostNames)], ", "))
-	if more := len(names) - mostNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + "."
+	subject := wording.Count(len(names), "workload") + wording.Form(len(names), " is", " are")
+	return fmt.Sprintf("%s not in this report (%s): %s.", subject, cause, wording.List(names, mostNames))
 }
 
 // idle returns why a workload has no live pods.

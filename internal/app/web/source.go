@@ -29,6 +29,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
@@ -433,23 +434,10 @@ func (s *source) health(state *web.State, now time.Time) {
 		}
 	}
 	if len(failed) > 0 {
-		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", listed(failed), since.UTC().Format("2 Jan, 15:04:05")))
+		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s has failed since %s UTC. What is shown may be out of date.", wording.List(failed, 3), since.UTC().Format("2 Jan, 15:04:05")))
 	}
 	if len(silent) > 0 {
-		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", listed(silent)))
-	}
-}
-
-// listed names the first of some resources.
-func listed(resources []string) string {
-	const most = 3
-	switch n := len(resources); {
-	case n > most+1:
-		return fmt.Sprintf("%s and %d other resources", strings.Join(resources[:most], ", "), n-most)
-	case n > 1:
-		return strings.Join(resources[:n-1], ", ") + " and " + resources[n-1]
-	default:
-		return resources[0]
+		state.Problems = append(state.Problems, fmt.Sprintf("The watch of %s is out of date.", wording.List(silent, 3)))
 	}
 }
 

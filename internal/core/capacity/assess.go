@@ -153,7 +153,7 @@ func (r *ResourcePlan) AdviceText() string {
 		return "order by " + r.Outlook.OrderBy.String() + r.givesBack()
 	case GiveBack:
 		return fmt.Sprintf("do not order: %s could give back %s, which leaves %s; then 100 %% is not within %d days",
-			workloads(r.GiveBack), wording.Rounded(r.Resource, r.Recoverable), wording.Percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
+			workloads(r.GiveBack), wording.Total(r.Resource, r.Recoverable), wording.Percent(r.Share(r.Requested-r.Recoverable)), r.After.Reach)
 	case OrderNow:
 		if full.State == Above {
 			return "order now: the pool is full" + r.givesBack()
@@ -168,7 +168,7 @@ func (r *ResourcePlan) givesBack() string {
 	if r.Recoverable <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("; %s could give back %s", workloads(r.GiveBack), wording.Rounded(r.Resource, r.Recoverable))
+	text := fmt.Sprintf("; %s could give back %s", workloads(r.GiveBack), wording.Total(r.Resource, r.Recoverable))
 	if c := r.After.Crossing(1); c.State == Ahead && c.Earliest > r.Outlook.Crossing(1).Earliest {
 		text += ", and it may then be full on " + c.Earliest.String()
 	}

@@ -178,11 +178,7 @@ func Format(res Resource, amount int64) string {
 		}
 		return fmt.Sprintf("%dm", amount)
 	}
-	units := [...]struct {
-		name string
-		size int64
-	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}}
-	for _, u := range units {
+	for _, u := range binary {
 		if amount < u.size && amount > -u.size {
 			continue
 		}
@@ -193,6 +189,25 @@ func Format(res Resource, amount int64) string {
 	}
 	return fmt.Sprintf("%d", amount)
 }
+
+// Quantity returns an amount as a Kubernetes quantity, without rounding: memory with the largest unit that divides it.
+func Quantity(res Resource, amount int64) string {
+	for _, u := range binary {
+		if res == Memory && amount != 0 && amount%u.size == 0 {
+			return fmt.Sprintf("%d%s", amount/u.size, u.name)
+		}
+	}
+	if res == Memory {
+		return strconv.FormatInt(amount, 10)
+	}
+	return Format(res, amount)
+}
+
+// binary are the units of memory, the largest first.
+var binary = [...]struct {
+	name string
+	size int64
+}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}}
 
 // units are the factors of the suffixes of quantities.
 var units = map[string]float64{

@@ -245,7 +245,7 @@ var values = map[string]func(Reason) string{
 	"culprit": Reason.culprit,
 	"unconfirmed": func(r Reason) string { // For is set if the API server has not answered for so long
 		if r.For > 0 {
-			return "has confirmed no change of the pod for " + Span(r.For)
+			return "has confirmed no change of the pod for " + wording.Span(r.For)
 		}
 		return "did not confirm the change, so the outcome is unknown"
 	},
@@ -257,12 +257,12 @@ var values = map[string]func(Reason) string{
 		}
 		return ". The next attempt is possible after " + timestamp(r.Until)
 	},
-	"for": func(r Reason) string { return Span(r.For) },
+	"for": func(r Reason) string { return wording.Span(r.For) },
 	"soon": func(r Reason) string {
 		if r.For < time.Second {
 			return "less than 1s"
 		}
-		return Span(r.For)
+		return wording.Span(r.For)
 	},
 }
 
@@ -324,20 +324,4 @@ func quantity(res cluster.Resource, amount int64) string {
 		return s + " bytes"
 	}
 	return s
-}
-
-// Span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d".
-func Span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < day && d%time.Hour >= time.Minute:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < day:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd", d/day)
 }

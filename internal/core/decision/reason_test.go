@@ -156,14 +156,3 @@ func TestReason_counts_wordsAgree(t *testing.T) {
 		}
 	}
 }
-
-func TestSpan_oneOrTwoUnits(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0s", 42*time.Second + 400*time.Millisecond: "42s", 3*time.Minute + 59*time.Second: "3m", time.Hour: "1h",
-		13*time.Hour + 30*time.Minute: "13h30m", 24*time.Hour - time.Second: "23h59m", 50 * time.Hour: "2d",
-	} {
-		if got := Span(d); got != want {
-			t.Errorf("%v: got %s, want %s", d, got, want)
-		}
-	}
-}

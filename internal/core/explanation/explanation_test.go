@@ -593,7 +593,6 @@ func TestWords_numbers_haveSingularAndPlural(t *testing.T) {
 	for got, want := range map[string]string{
 		wording.Count(1, "pod"): "1 pod", wording.Count(0, "pod"): "0 pods", wording.Form(1, "has", "have"): "has", wording.Form(2, "has", "have"): "have",
 		wording.Form(1, "it", "them"): "it", wording.Form(0, "it", "them"): "them",
-		wording.Span(90 * time.Minute): "1h30m", wording.Span(time.Hour): "1h", wording.Span(10 * time.Minute): "10m", wording.Span(0): "0s", wording.Span(61 * time.Second): "1m1s",
 		wording.Amount(cluster.Memory, 1536*mib): "1536Mi", wording.Amount(cluster.Memory, 10*gib+gib/2): "10.5Gi", wording.Amount(cluster.Memory, 2*gib): "2Gi",
 		wording.ShellWord("n1"): "n1", wording.ShellWord(""): "''", wording.ShellWord("a b"): "'a b'", wording.ShellWord("it's"): `'it'\''s'`, wording.ShellWord("$(x)"): "'$(x)'",
 	} {

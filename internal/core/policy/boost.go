@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"strconv"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 )
@@ -34,7 +32,7 @@ func (o Original) Value() string {
 		separator := ""
 		for _, res := range cluster.All {
 			if v, ok := r.Get(res); ok {
-				text.WriteString(separator + `"` + res.String() + `":"` + quantity(res, v) + `"`)
+				text.WriteString(separator + `"` + res.String() + `":"` + cluster.Quantity(res, v) + `"`)
 				separator = ","
 			}
 		}
@@ -46,23 +44,6 @@ func (o Original) Value() string {
 	part("limits", o.Limits)
 	text.WriteString("}")
 	return text.String()
-}
-
-// quantity writes an amount exactly, as a Kubernetes quantity.
-func quantity(res cluster.Resource, amount int64) string {
-	if res == cluster.CPU {
-		if amount%1000 == 0 {
-			return strconv.FormatInt(amount/1000, 10)
-		}
-		return strconv.FormatInt(amount, 10) + "m"
-	}
-	units := [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
-	i := 0
-	for amount != 0 && amount%1024 == 0 && i < len(units)-1 {
-		amount /= 1024
-		i++
-	}
-	return strconv.FormatInt(amount, 10) + units[i]
 }
 
 // boostBy applies a share of the CPU startup boost, in parts of wholeBoost, to a pod that is being created. It returns the sizes of the

@@ -10,7 +10,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/startup"
-	"podfit.dev/podfit/internal/core/wording"
 )
 
 // StartupBoost is what is known about the learnt startup boost of a container.
@@ -60,7 +59,7 @@ func (w *Why) boostLine() Line {
 		return Line{}
 	}
 	factor := strconv.FormatFloat(float64(b.Applied.Percent)/100, 'f', -1, 64)
-	what := fmt.Sprintf("new pods start with %s times the request, until %s after Ready", factor, wording.Span(b.Applied.Duration))
+	what := fmt.Sprintf("new pods start with %s times the request, until %.0f s after Ready", factor, b.Applied.Duration.Seconds())
 	if b.Applied.Duration == 0 {
 		what = fmt.Sprintf("new pods start with %s times the request, until they are Ready", factor)
 	}

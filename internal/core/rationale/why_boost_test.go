@@ -24,7 +24,7 @@ func TestBoostLine_eachState_saysWhatNewPodsGet(t *testing.T) {
 		"memory":            {why: Why{Size: sized, Resource: cluster.Memory, StartupBoost: StartupBoost{Learning: true, Learnt: learnt, Applied: applied}}},
 		"a boost": {
 			Why{Size: sized, StartupBoost: StartupBoost{Learning: true, Learnt: learnt, Applied: applied}},
-			"new pods start with 2.5 times the request, until 2m after Ready", "learnt from 7 starts",
+			"new pods start with 2.5 times the request, until 120 s after Ready", "learnt from 7 starts",
 		},
 		"a boost until Ready": {
 			Why{Size: sized, StartupBoost: StartupBoost{Learning: true, Learnt: learnt, Applied: &cluster.Boost{Percent: 400}}},
@@ -73,7 +73,7 @@ func TestWhy_learntBoost_isExplained(t *testing.T) {
 	s.Profile.Learning = cluster.BoostLearning{On: true, MaxPercent: 300, MaxDuration: time.Minute}
 	s.Autoscaler.Advice = []cluster.Advice{{Container: "app", Learnt: cluster.LearntBoost{Percent: 350, Starts: 7, Duration: 2 * time.Minute}}}
 	text := s.why()
-	if want := "new pods start with 3 times the request, until 1m after Ready"; !strings.Contains(text, want) || !strings.Contains(text, "learnt from 7 starts") {
+	if want := "new pods start with 3 times the request, until 60 s after Ready"; !strings.Contains(text, want) || !strings.Contains(text, "learnt from 7 starts") {
 		t.Errorf("%q is missing in:\n%s", want, text)
 	}
 }

@@ -40,7 +40,8 @@ type Record struct {
 	CPU          ResourceRecord  `json:"cpu"`
 	Memory       ResourceRecord  `json:"memory"`
 	Profiles     []ProfileRecord `json:"profiles,omitempty"`
-	Template     *TemplateRecord `json:"template,omitempty"` // of the pods of the workload; absent if it is not known
+	Unpacked     string          `json:"notForFullNodes,omitempty"` // why a profile for full nodes sizes it as balanced does
+	Template     *TemplateRecord `json:"template,omitempty"`        // of the pods of the workload; absent if it is not known
 }
 
 // Quantities are amounts of CPU and memory. An amount that is not set is absent.
@@ -93,7 +94,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		Namespace: w.Namespace, Group: w.Group, Kind: w.Kind, Name: w.Name, Container: r.Container, VPA: r.VPA, Replicas: max(len(r.Places), r.Replicas),
 		Risk: r.Risk.String(), Waste: r.Waste.String(), Freed: QuantitiesOf(r.Freed), Confidence: r.Confidence.String(),
 		Provisional: r.Evidence.Provisional, Young: !r.Young.Has.Empty(), Days: r.Evidence.Days(), SamplesShare: rounded(r.Evidence.Share(), 3), Why: r.Why(now),
-		Findings: []FindingRecord{}, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
+		Findings: []FindingRecord{}, Unpacked: r.Unpacked, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
 	}
 	if out.Young {
 		out.UsageMinutes = new(int(r.Evidence.Age().Minutes()))
@@ -179,23 +180,7 @@ func quantityIn(r cluster.Resources, res cluster.Resource) string {
 	if !ok {
 		return ""
 	}
-	return Quantity(res, v)
-}
-
-// Quantity formats an amount as a Kubernetes quantity, without rounding.
-func Quantity(res cluster.Resource, v int64) string {
-	if res == cluster.CPU {
-		return cluster.Format(res, v)
-	}
-	for _, u := range [...]struct {
-		name string
-		size int64
-	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
-		if v >= u.size && v%u.size == 0 {
-			return strconv.FormatInt(v/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(v, 10)
+	return cluster.Quantity(res, v)
 }
 
 // Cents rounds money to two decimals.
@@ -207,11 +192,4 @@ func rounded(v float64, decimals int) float64 {
 		return 0 // not -0
 	}
 	return r
-}
-
-// TemplatePaths are the fields that lead to the containers in a manifest, by kind of workload.
-var TemplatePaths = map[string][]string{
-	"Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"},
-	"ReplicaSet": {"spec", "template", "spec"}, "ReplicationController": {"spec", "template", "spec"},
-	"CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 }

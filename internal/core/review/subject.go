@@ -36,6 +36,10 @@ type Subject struct {
 	// Targets are the recommendations, one for each profile of the Report, in the same order. The first one is what the row is about.
 	Targets []Target
 
+	// Packs is whether the first profile sizes for full nodes, and Unpacked why it sizes this container as balanced does; "" if it does not.
+	Packs    bool
+	Unpacked string
+
 	Kept     [len(cluster.All)]Kept // by resource, in the order of cluster.All: why a request is not changed
 	Evidence *Evidence              // may be shared; nil: nothing is known
 }

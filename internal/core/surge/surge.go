@@ -23,6 +23,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Step is the next request of a surge.
@@ -196,5 +197,5 @@ func (v *view) cause(others int, complete bool) (decision.RefusalKind, string) {
 			return decision.DeniedByNode, "no node has room for the additional pod " + p.Name
 		}
 	}
-	return decision.NotReadyInTime, fmt.Sprintf("not all pods were ready within %s", decision.Span(Within))
+	return decision.NotReadyInTime, fmt.Sprintf("not all pods were ready within %s", wording.Span(Within))
 }

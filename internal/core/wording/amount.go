@@ -22,11 +22,9 @@ const (
 //	1536Mi     Amount, Figure  explanations; up to 10 GiB without a decimal, so that they can be compared
 //	1.5Gi      Cell            tables on a terminal
 //	1.5 Gi     Spaced          the page
-//	1.5 GiB    Total           sums over pods
-//	1.50 GiB   Totals          sums over pods on the page
-//	1.5 GiB    Rounded         capacity plans
+//	1.5 GiB    Total, Totals   sums over pods, capacity plans
 //	1.50 GiB   Measured        results of backtests
-//	1536Mi     review.Quantity manifests: exact
+//	1536Mi     cluster.Quantity manifests: exact
 //	1.5Gi      cluster.Format  requests in reasons, logs and events
 
 // Name returns the name of a resource in a sentence.
@@ -135,20 +133,13 @@ func Total(res cluster.Resource, v int64) string {
 	return Trimmed(value, 2) + unit
 }
 
-// Totals formats a sum over pods: "1.50 cores, 3.00 GiB". An amount too small for its unit has a smaller one, and one that is 0 is left out.
+// Totals formats a sum over pods: "1.5 cores, 3 GiB". An amount that is 0 is left out.
 func Totals(r cluster.Resources) string {
 	var parts []string
-	switch {
-	case r.CPU >= 100:
-		parts = append(parts, Number(float64(r.CPU)/1000)+" cores")
-	case r.CPU > 0:
-		parts = append(parts, Spaced(cluster.CPU, r.CPU))
-	}
-	switch {
-	case r.Memory >= 100<<20:
-		parts = append(parts, Number(float64(r.Memory)/(1<<30))+" GiB")
-	case r.Memory > 0:
-		parts = append(parts, Spaced(cluster.Memory, r.Memory)+"B")
+	for _, res := range cluster.All {
+		if v := r.Amount(res); v > 0 {
+			parts = append(parts, Total(res, v))
+		}
 	}
 	return strings.Join(parts, ", ")
 }
@@ -164,15 +155,6 @@ func Number(v float64) string {
 		return "0"
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-// Rounded returns an amount for people: "71 cores", "0.5 cores" or "120 GiB".
-func Rounded(res cluster.Resource, v int64) string {
-	value, unit := large(res, v)
-	if math.Abs(value) >= 10 || value == math.Trunc(value) {
-		return fmt.Sprintf("%.0f%s", value, unit)
-	}
-	return fmt.Sprintf("%.1f%s", value, unit)
 }
 
 // Measured formats cores or bytes with a unit.

@@ -83,15 +83,37 @@ func Shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// Span returns a readable duration.
+// Span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d5h".
 func Span(d time.Duration) string {
-	text := d.Round(time.Second).String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
+	const day = 24 * time.Hour
+	if d < time.Minute {
+		return d.Round(time.Second).String()
 	}
-	return text
+	d = d.Round(time.Minute)
+	switch days, hours, minutes := d/day, d%day/time.Hour, d%time.Hour/time.Minute; {
+	case days > 0 && hours > 0:
+		return fmt.Sprintf("%dd%dh", days, hours)
+	case days > 0:
+		return fmt.Sprintf("%dd", days)
+	case hours > 0 && minutes > 0:
+		return fmt.Sprintf("%dh%dm", hours, minutes)
+	case hours > 0:
+		return fmt.Sprintf("%dh", hours)
+	default:
+		return fmt.Sprintf("%dm", minutes)
+	}
+}
+
+// List names things in a sentence: "a, b and c", or the first of many: "a, b and 3 more".
+func List(names []string, most int) string {
+	last := ""
+	switch n := len(names); {
+	case n > most+1:
+		names, last = names[:most], fmt.Sprintf(" and %d more", n-most)
+	case n > 1:
+		names, last = names[:n-1], " and "+names[n-1]
+	}
+	return strings.Join(names, ", ") + last
 }
 
 // ShellWord returns a word of a command for a POSIX shell.

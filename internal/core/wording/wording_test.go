@@ -51,7 +51,7 @@ func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 	const mi, gi = 1 << 20, 1 << 30
 	forms := []func(cluster.Resource, int64) string{
 		cluster.Format, Amount, func(r cluster.Resource, v int64) string { return Figure(r, float64(v)) }, Cell, Spaced, Total,
-		func(r cluster.Resource, v int64) string { return Totals(cluster.Resources{}.Set(r, v)) }, Rounded,
+		func(r cluster.Resource, v int64) string { return Totals(cluster.Resources{}.Set(r, v)) },
 		func(r cluster.Resource, v int64) string { return Measured(r, r.InUnits(v)) },
 	}
 	for _, c := range []struct {
@@ -59,13 +59,13 @@ func TestAmounts_eachForm_sameAmounts(t *testing.T) {
 		v    int64
 		want string
 	}{
-		{cluster.Memory, 3 * gi / 2, "1.5Gi, 1536Mi, 1536Mi, 1.5Gi, 1.5 Gi, 1.5 GiB, 1.50 GiB, 1.5 GiB, 1.50 GiB"},
-		{cluster.Memory, 2 * gi, "2Gi, 2Gi, 2Gi, 2.0Gi, 2 Gi, 2 GiB, 2.00 GiB, 2 GiB, 2.00 GiB"},
-		{cluster.Memory, 300 * mi, "300Mi, 300Mi, 300Mi, 300Mi, 300 Mi, 0.29 GiB, 0.29 GiB, 0.3 GiB, 300 MiB"},
-		{cluster.Memory, 49 * gi / 4, "12.2Gi, 12.2Gi, 12.2Gi, 12.2Gi, 12.2 Gi, 12 GiB, 12.2 GiB, 12 GiB, 12.2 GiB"},
-		{cluster.CPU, 350, "350m, 350m, 350m, 350m, 350m, 0.35 cores, 0.35 cores, 0.3 cores, 350m"},
-		{cluster.CPU, 1500, "1500m, 1500m, 1500m, 1.5, 1.5 cores, 1.5 cores, 1.50 cores, 1.5 cores, 1.50 cores"},
-		{cluster.CPU, 96_000, "96, 96, 96, 96, 96 cores, 96 cores, 96 cores, 96 cores, 96.00 cores"},
+		{cluster.Memory, 3 * gi / 2, "1.5Gi, 1536Mi, 1536Mi, 1.5Gi, 1.5 Gi, 1.5 GiB, 1.5 GiB, 1.50 GiB"},
+		{cluster.Memory, 2 * gi, "2Gi, 2Gi, 2Gi, 2.0Gi, 2 Gi, 2 GiB, 2 GiB, 2.00 GiB"},
+		{cluster.Memory, 300 * mi, "300Mi, 300Mi, 300Mi, 300Mi, 300 Mi, 0.29 GiB, 0.29 GiB, 300 MiB"},
+		{cluster.Memory, 49 * gi / 4, "12.2Gi, 12.2Gi, 12.2Gi, 12.2Gi, 12.2 Gi, 12 GiB, 12 GiB, 12.2 GiB"},
+		{cluster.CPU, 350, "350m, 350m, 350m, 350m, 350m, 0.35 cores, 0.35 cores, 350m"},
+		{cluster.CPU, 1500, "1500m, 1500m, 1500m, 1.5, 1.5 cores, 1.5 cores, 1.5 cores, 1.50 cores"},
+		{cluster.CPU, 96_000, "96, 96, 96, 96, 96 cores, 96 cores, 96 cores, 96.00 cores"},
 	} {
 		var got []string
 		for _, form := range forms {
@@ -101,9 +101,9 @@ func TestAmounts_extremes_areReadable(t *testing.T) {
 		{Total(cluster.CPU, -3), "-3m"},
 		{Total(cluster.Memory, 5*mi/2), "2.5 MiB"},
 		{Total(cluster.CPU, 1_234_567), "1,235 cores"},
-		{Totals(cluster.Amounts(50, 5*mi)), "50m, 5 MiB"},
+		{Totals(cluster.Amounts(50, 5*mi)), "0.05 cores, 5 MiB"},
 		{Totals(cluster.Resources{}), ""},
-		{Totals(cluster.Amounts(1_234_500, 12*gi)), "1,235 cores, 12 GiB"},
+		{Totals(cluster.Amounts(1_234_567, 12*gi)), "1,235 cores, 12 GiB"},
 		{Number(0), "0"},
 		{Measured(cluster.CPU, 0), "0 cores"},
 		{Measured(cluster.CPU, 0.0025), "2.5m"},
@@ -139,6 +139,27 @@ func TestFill_names_becomeTheirValues(t *testing.T) {
 	} {
 		if got := Fill(text, value); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSpan_oneOrTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 42*time.Second + 400*time.Millisecond: "42s", 3*time.Minute + 59*time.Second: "4m", 90 * time.Second: "2m", time.Hour: "1h",
+		13*time.Hour + 30*time.Minute: "13h30m", 24*time.Hour - time.Second: "1d", 50 * time.Hour: "2d2h", -time.Second: "-1s",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestList_manyNames_areCounted(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a and b": {"a", "b"}, "a, b and c": {"a", "b", "c"}, "a, b and 2 more": {"a", "b", "c", "d"},
+	} {
+		if got := List(names, 2); got != want {
+			t.Errorf("%v: got %q, want %q", names, got, want)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func workloadCells(c *replay.Comparison, w *replay.WorkloadResult, n int) []stri
 	}
 	outcome := w.Outcomes[w.Best[0]]
 	cells[0] = pods(w)
-	cells[1] = bestOf(c, w)
+	cells[1] = wording.List(listed(c, w.Best), 1)
 	if s := outcome.Memory; s.Days > 0 {
 		copy(cells[2:], []string{fixed(3)(s.MeanSlack), percent(s.FreeDays), wording.Measured(cluster.Memory, s.Footprint)})
 	}

@@ -44,7 +44,7 @@ func winning(c *replay.Comparison) string {
 			within++
 		}
 	}
-	winners := names(c, c.Best)
+	winners := wording.List(listed(c, c.Best), len(c.Best))
 	alone := len(c.Best) == 1
 	switch {
 	case len(c.Total) == 1 && within == 1:
@@ -171,25 +171,8 @@ func wins(c *replay.Comparison) string {
 	return "Workloads won: " + strings.Join(parts, ", ") + "."
 }
 
-// names lists recommenders in a sentence.
-func names(c *replay.Comparison, indices []int) string {
-	list := listed(c, indices)
-	if n := len(list); n > 2 {
-		return strings.Join(list[:n-1], ", ") + " and " + list[n-1]
-	}
-	return strings.Join(list, " and ")
-}
-
 func listed(c *replay.Comparison, indices []int) []string {
 	return cluster.Each(indices, func(k *int) string { return c.Recommenders[*k].Name })
-}
-
-// bestOf names the winners of a workload: all of them if there are at most two.
-func bestOf(c *replay.Comparison, w *replay.WorkloadResult) string {
-	if n := len(w.Best); n > 2 {
-		return fmt.Sprintf("%s and %d others", c.Recommenders[w.Best[0]].Name, n-1)
-	}
-	return names(c, w.Best)
 }
 
 // winnersOf returns the name of the only winner, or the names of several that tie.

@@ -4,7 +4,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"html/template"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
@@ -282,58 +283,32 @@ func commandsOf(row *overview.Row) []command {
 // there is nothing to change or the kind is not known.
 // A limit below its new request is raised to it: the API server refuses it otherwise.
 func patchOf(row *overview.Row) string {
-	path := review.TemplatePaths[row.Workload.Kind]
-	var out strings.Builder
-	indent := ""
-	for _, field := range path {
-		out.WriteString(indent + field + ":\n")
-		indent += "  "
-	}
-	lists := map[bool]string{false: "containers", true: "initContainers"}
-	changes := map[bool]bool{}
-	containers := slices.Clone(row.Containers)
-	slices.SortStableFunc(containers, func(a, b *overview.Container) int { return cmp.Compare(lists[a.Sidecar], lists[b.Sidecar]) })
-	for _, c := range containers {
+	patch := review.Patch{}
+	for _, c := range row.Containers {
 		wanted := c.Wanted(c.Outside)
-		if wanted == c.Outside || !c.PodLevel.Empty() { // containers that request more than the pod are refused
+		if !c.PodLevel.Empty() { // containers that request more than the pod are refused
 			continue
 		}
-		if !changes[c.Sidecar] {
-			out.WriteString(indent + lists[c.Sidecar] + ":\n")
-		}
-		changes[c.Sidecar] = true
-		out.WriteString(indent + "- name: " + c.Container + "\n" + indent + "  resources:\n")
-		var limits cluster.Resources
+		limits := c.Limits
 		for _, res := range cluster.All {
 			v, ok := wanted.Get(res)
-			if !ok {
+			if !ok || v == c.Outside.Amount(res) {
 				continue
 			}
 			wanted = wanted.Set(res, review.Rounded(res, v))
-			if limit, ok := c.Limits.Get(res); ok && limit < wanted.Amount(res) {
+			if limit, ok := limits.Get(res); ok && limit < wanted.Amount(res) {
 				limits = limits.Set(res, wanted.Amount(res))
 			}
 		}
-		writeAmounts(&out, indent+"    ", "requests", wanted)
-		writeAmounts(&out, indent+"    ", "limits", limits)
-	}
-	if path == nil || len(changes) == 0 {
-		return ""
-	}
-	return out.String()
-}
-
-// writeAmounts writes a field of resources as YAML, nothing if no amount is set.
-func writeAmounts(out *strings.Builder, indent, field string, r cluster.Resources) {
-	if r.Has.Empty() {
-		return
-	}
-	out.WriteString(indent + field + ":\n")
-	for _, res := range cluster.All {
-		if v, ok := r.Get(res); ok {
-			out.WriteString(indent + "  " + res.String() + ": " + review.Quantity(res, v) + "\n")
+		if changes := (review.Size{Requests: wanted, Limits: limits}).Since(review.Size{Requests: c.Outside, Limits: c.Limits}); len(changes) > 0 {
+			patch.Add(c.Container, c.Sidecar, changes)
 		}
 	}
+	text, err := yaml.Marshal(patch.For(row.Workload.Kind))
+	if len(patch) == 0 || patch.For(row.Workload.Kind) == nil || err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 type chartView struct {

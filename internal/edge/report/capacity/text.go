@@ -92,7 +92,7 @@ func requested(r *core.ResourcePlan) string {
 
 // number returns an amount without its unit, which is cores or GiB.
 func number(res cluster.Resource, v int64) string {
-	text, _, _ := strings.Cut(wording.Rounded(res, v), " ")
+	text, _, _ := strings.Cut(wording.Total(res, v), " ")
 	return text
 }
 
@@ -124,14 +124,14 @@ func details(p *core.PoolPlan) []string {
 	for i := range p.Resources {
 		if r := &p.Resources[i]; !r.CanLoseANode() {
 			out = append(out, fmt.Sprintf("Cannot lose a node: %s of %s are requested, and %s remain without the largest node.",
-				wording.Rounded(r.Resource, r.Requested), r.Resource, wording.Rounded(r.Resource, r.WithoutLargest)))
+				wording.Total(r.Resource, r.Requested), r.Resource, wording.Total(r.Resource, r.WithoutLargest)))
 		}
 	}
 	if p.Pending > 0 {
-		out = append(out, fmt.Sprintf("%s pending; their requests count.", subject(p.Pending, "pod", "is", "are")))
+		out = append(out, fmt.Sprintf("%s pending; their requests count.", wording.Count(p.Pending, "pod")+wording.Form(p.Pending, " is", " are")))
 	}
 	if p.Unadvised > 0 {
-		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", subject(p.Unadvised, "workload", "has", "have")))
+		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", wording.Count(p.Unadvised, "workload")+wording.Form(p.Unadvised, " has", " have")))
 	}
 	return out
 }
@@ -147,7 +147,7 @@ func grew(r *core.ResourcePlan) string {
 		verb = "fell by"
 		total = -total
 	}
-	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, wording.Rounded(r.Resource, total), r.GrewDays)
+	text := fmt.Sprintf("Requested %s %s %s in %d days", r.Resource, verb, wording.Total(r.Resource, total), r.GrewDays)
 	var parts []string
 	for _, part := range []struct {
 		name  string
@@ -182,7 +182,7 @@ func causes(p *core.PoolPlan) string {
 		if c.Amount.Amount(res) < 0 {
 			sign = ""
 		}
-		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(string(c.Cause)), sign, wording.Rounded(res, c.Amount.Amount(res)), c.Day))
+		parts = append(parts, fmt.Sprintf("%s %s %s%s (%s)", terminal.Plain(c.Workload.String()), strings.ToLower(string(c.Cause)), sign, wording.Total(res, c.Amount.Amount(res)), c.Day))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -196,7 +196,7 @@ func fits(p *core.PoolPlan) string {
 	a := p.Fit[0]
 	b := p.Fit[1]
 	text := func(r core.Room) string {
-		return fmt.Sprintf("%s and %s on %s", wording.Rounded(cluster.CPU, r.Free.CPU), wording.Rounded(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
+		return fmt.Sprintf("%s and %s on %s", wording.Total(cluster.CPU, r.Free.CPU), wording.Total(cluster.Memory, r.Free.Memory), terminal.Plain(r.Node))
 	}
 	switch {
 	case a.Node == "" && b.Node == "":
@@ -207,19 +207,11 @@ func fits(p *core.PoolPlan) string {
 	return "The largest pod that still fits: by CPU " + text(a) + ", by memory " + text(b) + "."
 }
 
-// subject returns a number of things and the verb that follows.
-func subject(n int, noun, singular, plural string) string {
-	if n == 1 {
-		return "1 " + noun + " " + singular
-	}
-	return fmt.Sprintf("%d %ss %s", n, noun, plural)
-}
-
 // notes returns what a reader must know before relying on the plan.
 func notes(r *Report) []string {
 	var out []string
 	if u := &r.Unplaced; u.Pods > 0 {
-		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", subject(u.Pods, "pod", "is", "are"), terminal.Plain(u.Example.String())))
+		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", wording.Count(u.Pods, "pod")+wording.Form(u.Pods, " is", " are"), terminal.Plain(u.Example.String())))
 	}
 	for _, n := range r.Notes {
 		out = append(out, terminal.Plain(n))

@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look/page"
 )
 
@@ -66,7 +67,7 @@ func adviceOf(a *explanation.Advice) page.Section {
 
 func partOf(s *explanation.Step, at time.Time) page.Section {
 	out := page.Section{
-		Lead: outcome(s, at, s.Act.String(), "waits"), About: names(s.Pods), Text: []string{strings.TrimSpace(refused(s) + " " + s.Reason + " " + s.Fallback)},
+		Lead: outcome(s, at, s.Act.String(), "waits"), About: wording.List(s.Pods, maxPods-1), Text: []string{strings.TrimSpace(refused(s) + " " + s.Reason + " " + s.Fallback)},
 		Summary: "All gates", Details: cluster.Each(s.Gates, func(g *gate.Gate) string {
 			if g.Blocked {
 				return "✗ " + gateWords(g.Name) + ": " + g.Reason.String()

@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func changeLines(e *explanation.Explanation) []string {
 		}
 		at := c.Time().In(e.At.Location())
 		return fmt.Sprintf("%s (%s ago): %s %s target %s: %s",
-			at.Format("2 Jan 15:04"), span(e.At.Sub(at)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
+			at.Format("2 Jan 15:04"), wording.Span(e.At.Sub(at)), c.Container, wording.Name(c.Resource), amounts, c.Cause)
 	})
 }
 
@@ -389,7 +388,7 @@ var verbs = map[decision.Act]string{
 }
 
 func sentence(s *explanation.Step, at time.Time) string {
-	out := names(s.Pods) + ": " + outcome(s, at, verbs[s.Act], "WAITS")
+	out := wording.List(s.Pods, maxPods-1) + ": " + outcome(s, at, verbs[s.Act], "WAITS")
 	if s.Act == decision.Leave && !s.Waits() && s.NotBefore.After(at) {
 		out += " before " + moment(at, s.NotBefore)
 	}
@@ -433,30 +432,7 @@ func moment(now, at time.Time) string {
 	if now.Format(time.DateOnly) != at.Format(time.DateOnly) {
 		layout = "2 Jan 15:04"
 	}
-	return at.Format(layout) + " (in " + span(at.Sub(now)) + ")"
-}
-
-// span returns a duration as "40s", "1m", "2h10m" or "3d4h".
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d < time.Minute {
-		return fmt.Sprintf("%ds", int(math.Ceil(d.Seconds())))
-	}
-	d = d.Round(time.Minute)
-	switch {
-	case d < day:
-		return wording.Span(d)
-	case d%day < time.Hour:
-		return fmt.Sprintf("%dd", d/day)
-	}
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-}
-
-func names(pods []string) string {
-	if len(pods) <= maxPods {
-		return strings.Join(pods, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(pods[:maxPods-1], ", "), len(pods)-maxPods+1)
+	return at.Format(layout) + " (in " + wording.Span(at.Sub(now)) + ")"
 }
 
 // advice writes what can be done. Commands have a line of their own, so that they can be copied.

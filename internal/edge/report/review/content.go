@@ -6,6 +6,7 @@ package review
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -206,6 +207,7 @@ func (c *content) notes() []string {
 		notes = append(notes, fmt.Sprintf("The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
 			wording.Count(n, "workload")))
 	}
+	notes = append(notes, packing(c.Rows)...)
 	for _, n := range c.Notes {
 		notes = append(notes, plain(n))
 	}
@@ -220,6 +222,30 @@ func (c *content) notes() []string {
 	}
 	if c.provisional() {
 		notes = append(notes, "All numbers are provisional: usage was read for minutes, not days. No request is lowered.")
+	}
+	return notes
+}
+
+// packing returns what must be known of containers that are sized for full nodes, and which ones are not although their profile does that.
+func packing(rows []*core.Row) (notes []string) {
+	all := 0
+	apart := map[string][]*core.Row{} // by why
+	for _, row := range rows {
+		switch {
+		case row.Packs && row.Unpacked == "":
+			all++
+		case row.Packs:
+			apart[row.Unpacked] = append(apart[row.Unpacked], row)
+		}
+	}
+	if all > 0 {
+		notes = append(notes, fmt.Sprintf("%s sized for full nodes, on which a part of the memory must stay free for peaks. Run no other pods on these nodes, let memory limits follow the highest usage, "+
+			"and see with podfit backtest --nodes how often a node is short.", wording.Count(all, "container")+wording.Form(all, " is", " are")))
+	}
+	for _, why := range slices.Sorted(maps.Keys(apart)) {
+		of := apart[why]
+		notes = append(notes, fmt.Sprintf("Not for full nodes, but as by profile balanced: %s, such as %s of %s: %s.",
+			wording.Count(len(of), "container"), plain(of[0].Container), ShortName(of[0].Workload), why))
 	}
 	return notes
 }

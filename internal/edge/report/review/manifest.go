@@ -16,19 +16,18 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// templateOf returns the API version of a workload and the fields that lead to its pod template, if a strategic merge patch can change that.
-// For other kinds, a patch would replace the list of containers.
-func templateOf(w cluster.Workload) (version string, path []string, ok bool) {
-	path, ok = core.TemplatePaths[w.Kind]
-	return strings.TrimPrefix(w.Group+"/v1", "/"), path, ok && cluster.BuiltinKinds[w.Kind] == w.Group
+// versionOf returns the API version of a workload, if a strategic merge patch can change its pod template. For other kinds, a patch would replace
+// the list of containers.
+func versionOf(w cluster.Workload) (version string, ok bool) {
+	_, ok = core.TemplatePaths[w.Kind]
+	return strings.TrimPrefix(w.Group+"/v1", "/"), ok && cluster.BuiltinKinds[w.Kind] == w.Group
 }
 
 // A manifest is the change of one workload.
 type manifest struct {
 	workload cluster.Workload
 	version  string
-	path     []string
-	lists    map[string]any // containers, and initContainers for sidecars
+	patch    core.Patch
 	rows     []*core.Row
 }
 
@@ -62,21 +61,16 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 			podLevel = append(podLevel, ShortName(row.Workload)+", container "+row.Container+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
 			continue
 		}
-		version, path, ok := templateOf(row.Workload)
+		version, ok := versionOf(row.Workload)
 		if !ok {
 			unsupported[row.Workload] = true
 			continue
 		}
 		if last == nil || last.workload != row.Workload {
-			out = append(out, manifest{workload: row.Workload, version: version, path: path, lists: map[string]any{}})
+			out = append(out, manifest{workload: row.Workload, version: version, patch: core.Patch{}})
 			last = &out[len(out)-1]
 		}
-		list := "containers"
-		if row.Sidecar {
-			list = "initContainers"
-		}
-		of, _ := last.lists[list].([]any)
-		last.lists[list] = append(of, map[string]any{"name": row.Container, "resources": resourcesOf(row)})
+		last.patch.Add(row.Container, row.Sidecar, row.Declare().Since(row.Declared()))
 		last.rows = append(last.rows, row)
 	}
 	leftOut = withCount(leftOut, without, "without a recommendation")
@@ -91,41 +85,6 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 		}
 	}
 	return out, leftOut
-}
-
-// resourcesOf returns the changed requests and limits of a container. A limit that is removed is null.
-func resourcesOf(row *core.Row) map[string]any {
-	requests, limits := map[string]any{}, map[string]any{}
-	declared := row.Declared()
-	declare := row.Declare()
-	for _, res := range cluster.All {
-		if to, ok := declare.Requests.Get(res); ok && to != declared.Requests.Amount(res) {
-			requests[res.String()] = core.Quantity(res, to)
-		}
-		before, had := declared.Limits.Get(res)
-		switch after, has := declare.Limits.Get(res); {
-		case had && !has:
-			limits[res.String()] = nil
-		case has && after != before:
-			limits[res.String()] = core.Quantity(res, after)
-		}
-	}
-	out := map[string]any{}
-	if len(requests) > 0 {
-		out["requests"] = requests
-	}
-	if len(limits) > 0 {
-		out["limits"] = limits
-	}
-	return out
-}
-
-func nested(path []string, value any) map[string]any {
-	out := map[string]any{path[len(path)-1]: value}
-	for i := len(path) - 2; i >= 0; i-- {
-		out = map[string]any{path[i]: out}
-	}
-	return out
 }
 
 // comments adds the facts of the report and what is left out as comments of YAML or a shell.
@@ -144,7 +103,7 @@ func (p *printer) patch() {
 	all, leftOut := p.manifests()
 	p.comments(leftOut)
 	for _, m := range all {
-		data, err := json.Marshal(nested(m.path, m.lists))
+		data, err := json.Marshal(m.patch.For(m.workload.Kind))
 		if err != nil {
 			p.err = err
 			return
@@ -188,7 +147,7 @@ func (p *printer) kustomize() {
 		"# A patch selects its workload by name, in its namespace or without one.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
-		body := nested(m.path, m.lists)
+		body := m.patch.For(m.workload.Kind)
 		body["apiVersion"], body["kind"] = m.version, m.workload.Kind
 		body["metadata"] = map[string]any{"name": m.workload.Name, "namespace": m.workload.Namespace}
 		data, err := yaml.Marshal(body)
@@ -235,7 +194,7 @@ func (p *printer) helmValues() {
 		p.Text.WriteString("---\n# " + ShortName(m.workload) + "\n")
 		values := map[string]any{}
 		for _, row := range m.rows {
-			resources := map[string]any{"resources": resourcesAfter(row)}
+			resources := map[string]any{"resources": row.Declare().Since(core.Size{})}
 			if containers[m.workload] == 1 {
 				values = resources
 			} else {
@@ -244,24 +203,6 @@ func (p *printer) helmValues() {
 		}
 		p.writeYAML(values)
 	}
-}
-
-// resourcesAfter returns all requests and limits of a container after the change.
-func resourcesAfter(row *core.Row) map[string]any {
-	out := map[string]any{}
-	declare := row.Declare()
-	for name, amounts := range map[string]cluster.Resources{"requests": declare.Requests, "limits": declare.Limits} {
-		values := map[string]any{}
-		for _, res := range cluster.All {
-			if v, ok := amounts.Get(res); ok {
-				values[res.String()] = core.Quantity(res, v)
-			}
-		}
-		if len(values) > 0 {
-			out[name] = values
-		}
-	}
-	return out
 }
 
 // vpa writes a VPA for each workload that has none. Its update mode is Off, so that it only recommends.
@@ -276,7 +217,7 @@ func (p *printer) vpa() {
 			continue
 		}
 		done[w] = true
-		version, _, ok := templateOf(w)
+		version, ok := versionOf(w)
 		if !ok {
 			leftOut = append(leftOut, ShortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
 			continue

@@ -86,6 +86,35 @@ func example() *core.Report {
 	}, subjects)
 }
 
+// A profile for full nodes says what the nodes must be like, and which containers it sizes as balanced does.
+func TestWrite_profileForFullNodes_saysWhatItNeedsAndWhatIsLeftOut(t *testing.T) {
+	size := cluster.Amounts(100, 100*mib)
+	subjects := []core.Subject{
+		subject(deploy("web", "a"), "app", 1, size, cluster.Resources{}, size), subject(deploy("web", "b"), "app", 1, size, cluster.Resources{}, size),
+		subject(deploy("web", "c"), "app", 1, size, cluster.Resources{}, size), subject(deploy("web", "d"), "app", 1, size, cluster.Resources{}, size),
+	}
+	plain := core.New(core.Config{Profiles: []string{"balanced"}, Now: now}, subjects)
+	if text := written(t, "table", plain, Options{}); strings.Contains(text, "full nodes") {
+		t.Errorf("another profile:\n%s", text)
+	}
+	for i, why := range []string{"", "too large", "too young", "too large"} {
+		subjects[i].Packs, subjects[i].Unpacked = true, why
+	}
+	r := core.New(core.Config{Profiles: []string{"packed"}, Now: now}, subjects)
+	text := written(t, "table", r, Options{})
+	for _, want := range []string{
+		"1 container is sized for full nodes", "Not for full nodes, but as by profile balanced: 2 containers, such as app of web/deploy/b: too large.",
+		"as by profile balanced: 1 container, such as app of web/deploy/c: too young.",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	if text := written(t, "json", r, Options{}); strings.Count(text, `"notForFullNodes": "too large"`) != 2 {
+		t.Errorf("JSON does not say what is left out:\n%s", text)
+	}
+}
+
 // podsOf returns the pods of subjects.
 func podsOf(subjects []core.Subject) []*cluster.Pod {
 	byName := map[cluster.Key]*cluster.Pod{}
