@@ -58,7 +58,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "Path of the CA certificate with which the API server verifies the webhook.")
 	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile, "Path of the webhook's serving certificate. If the file does not exist, podfit creates and renews a certificate itself.")
 	fs.StringVar(&c.KeyFile, "tls-private-key", c.KeyFile, "Path of the private key of the webhook's serving certificate.")
-	fs.BoolVar(&c.ReloadCert, "reload-cert", c.ReloadCert, "If true, reload the certificate files when they change.")
+	fs.BoolVar(&c.ReloadCert, "reload-cert", c.ReloadCert, "If true, reload the certificate files when they change: they are compared every --status-lease-update-interval.")
 	fs.StringVar(&c.Ciphers, "tls-ciphers", c.Ciphers, "Cipher suites for TLS 1.2, separated by commas or colons. Empty means Go's defaults.")
 	fs.StringVar(&c.MinTLSVersion, "min-tls-version", c.MinTLSVersion, "Minimum TLS version: tls1_2 or tls1_3.")
 	fs.IntVar(&c.Port, "port", c.Port, "Port on which the webhook listens. Between 0 and 65535; 0 means any free port.")

@@ -45,7 +45,7 @@ func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.I
 
 func (c *Config) readHeap(ctx context.Context, now time.Time, from *process.PrometheusEndpoint, in *explanation.Input, container string) (runtimeguard.HeapUsage, error) {
 	client, err := prom.NewWithTransport(prom.Config{
-		Address: from.Address, GetOnly: from.Proxied, Timeout: heapTimeout, Length: time.Hour, Resolution: time.Hour, NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container",
+		Address: from.Address, Timeout: heapTimeout, Length: time.Hour, Resolution: time.Hour, NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container",
 	}, from.Transport)
 	if err != nil {
 		return runtimeguard.HeapUsage{}, err

@@ -183,17 +183,17 @@ func (p *Poller[Question, Answer]) begin(w cluster.Workload, now time.Time) (q Q
 
 // report reports failures. Questions between them may succeed: only those about some workloads may fail. The mutex is held.
 func (p *Poller[Question, Answer]) report(now time.Time, err error) {
+	longAgo := now.Sub(p.failedAt).Abs() >= 2*max(p.config.Again, p.config.Interval) // each workload is asked about in this time if they are few
 	if err == nil {
 		p.inRow = 0
-		// Each workload is asked about in this time if they are few.
-		if p.failing && now.Sub(p.failedAt).Abs() >= 2*max(p.config.Again, p.config.Interval) {
+		if p.failing && longAgo {
 			p.config.Recovered()
 			p.failing = false
 		}
 		return
 	}
 	p.inRow++
-	if !p.failing {
+	if !p.failing || longAgo {
 		p.config.Failed(err)
 	}
 	p.failing = true

@@ -22,6 +22,7 @@ import (
 // in the same order as the recommender.
 type book struct {
 	profile   string // "": the profile of each VPA, or defaultProfile
+	stored    bool   // usage is what the cluster has stored
 	scene     *scene
 	store     *usage.Store
 	workloads *sizing.Workloads
@@ -86,11 +87,12 @@ func (b *book) advise(w *workload) []cluster.Advice {
 	return policy.Cap(a, recommended, cluster.Resources{}, p.Node)
 }
 
-// packing reports whether a workload is sized for full nodes, and why one of its containers is not, "" if it is.
+// packing reports whether the profile sizes a workload for full nodes, and why one of its containers is not, "" if it is. Of a recommendation in the
+// status of a VPA it says nothing: that has the condition PackingNotPossible.
 func (b *book) packing(w *workload, container string) (packs bool, why string) {
 	choice := b.scene.catalog.Of(b.sizedBy[w.key])
 	history := b.store.Series(w.key, container)
-	if !choice.Usable || history == nil {
+	if !choice.Usable || history == nil || b.stored && (b.usesOwn(w) || !history.Recalled()) {
 		return false, ""
 	}
 	p := b.workloads.Profile(choice, w.key)
@@ -121,6 +123,7 @@ func readStored(ctx context.Context, clients *kube.Clients, namespace string, s 
 
 // restore adds the stored history of reviewed workloads to a book. A container whose history cannot be restored has no evidence.
 func (b *book) restore(from checkpoint.Stored) {
+	b.stored = true
 	targets := map[cluster.Key]cluster.Workload{}
 	var workloads []cluster.Workload
 	for _, w := range b.scene.workloads {

@@ -109,6 +109,22 @@ func TestStored_packed_saysWhatIsNotSizedForFullNodes(t *testing.T) {
 	}
 }
 
+// The numbers of the status may be from what podfit recommend cannot read, such as nodes. Without model state there is no recommendation.
+func TestStored_packedInTheStatusOrUnknown_saysNothingOfFullNodes(t *testing.T) {
+	s, history, _ := storedScene(t, 10)
+	w := s.workloads[0]
+	lost := newBook("packed", s)
+	lost.restore(checkpoint.Stored{})
+	w.vpa.Recommender = "packed"
+	own := newBook("", s)
+	own.restore(history)
+	for name, b := range map[string]*book{"status": own, "no model state": lost} {
+		if packs, why := b.packing(w, "app"); packs || why != "" {
+			t.Errorf("%s: %t, %q", name, packs, why)
+		}
+	}
+}
+
 func TestStored_withoutHistory_confidenceIsLowOrNone(t *testing.T) {
 	s, _, _ := storedScene(t, 1)
 	b := newBook("", s)

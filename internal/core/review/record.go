@@ -94,10 +94,13 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 		Namespace: w.Namespace, Group: w.Group, Kind: w.Kind, Name: w.Name, Container: r.Container, VPA: r.VPA, Replicas: max(len(r.Places), r.Replicas),
 		Risk: r.Risk.String(), Waste: r.Waste.String(), Freed: QuantitiesOf(r.Freed), Confidence: r.Confidence.String(),
 		Provisional: r.Evidence.Provisional, Young: !r.Young.Has.Empty(), Days: r.Evidence.Days(), SamplesShare: rounded(r.Evidence.Share(), 3), Why: r.Why(now),
-		Findings: []FindingRecord{}, Unpacked: r.Unpacked, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
+		Findings: []FindingRecord{}, CPU: r.resource(cluster.CPU), Memory: r.resource(cluster.Memory),
 	}
 	if out.Young {
 		out.UsageMinutes = new(int(r.Evidence.Age().Minutes()))
+	}
+	if r.Confidence > None {
+		out.Unpacked = r.Unpacked
 	}
 	if prices.Known() {
 		out.MoneyMonth = Cents(r.Weight)

@@ -125,8 +125,8 @@ func Total(res cluster.Resource, v int64) string {
 	switch small := max(v, -v); {
 	case res == cluster.CPU && small > 0 && small < 5:
 		return strconv.FormatInt(v, 10) + "m"
-	case res == cluster.Memory && small > 0 && small < 10*mi:
-		return Trimmed(float64(v)/mi, 2) + " MiB"
+	case res == cluster.Memory && small > 0 && small < 100*mi:
+		return Trimmed(float64(v)/mi, 1) + " MiB"
 	case math.Abs(value) >= 10:
 		return Grouped(value) + unit
 	}

@@ -86,8 +86,8 @@ func Shortened(text string, most int) string {
 // Span writes a duration with its one or two largest units: "42s", "3m", "13h30m", "2d5h".
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
-	if d < time.Minute {
-		return d.Round(time.Second).String()
+	if d = d.Round(time.Second); d < time.Minute {
+		return d.String()
 	}
 	d = d.Round(time.Minute)
 	switch days, hours, minutes := d/day, d%day/time.Hour, d%time.Hour/time.Minute; {

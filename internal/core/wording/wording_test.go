@@ -100,6 +100,7 @@ func TestAmounts_extremes_areReadable(t *testing.T) {
 		{Total(cluster.CPU, 3), "3m"},
 		{Total(cluster.CPU, -3), "-3m"},
 		{Total(cluster.Memory, 5*mi/2), "2.5 MiB"},
+		{Total(cluster.Memory, 14*mi), "14 MiB"},
 		{Total(cluster.CPU, 1_234_567), "1,235 cores"},
 		{Totals(cluster.Amounts(50, 5*mi)), "0.05 cores, 5 MiB"},
 		{Totals(cluster.Resources{}), ""},
@@ -145,7 +146,7 @@ func TestFill_names_becomeTheirValues(t *testing.T) {
 
 func TestSpan_oneOrTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", 42*time.Second + 400*time.Millisecond: "42s", 3*time.Minute + 59*time.Second: "4m", 90 * time.Second: "2m", time.Hour: "1h",
+		0: "0s", 42*time.Second + 400*time.Millisecond: "42s", 3*time.Minute + 59*time.Second: "4m", 90 * time.Second: "2m", 59*time.Second + 600*time.Millisecond: "1m", time.Hour: "1h",
 		13*time.Hour + 30*time.Minute: "13h30m", 24*time.Hour - time.Second: "1d", 50 * time.Hour: "2d2h", -time.Second: "-1s",
 	} {
 		if got := Span(d); got != want {

@@ -40,16 +40,19 @@ func failed(query string, err error) error {
 // timed out there, or the answer is too large. The same query would fail again; one about a shorter time may succeed. It is false if the server did not respond.
 func IsTooLarge(err error) bool {
 	var refused *refusedError
-	var response *responseError
 	switch {
 	case errors.Is(err, answer.ErrTooLarge):
 		return true
 	case errors.As(err, &refused):
 		return refused.kind == "execution" || refused.kind == "timeout"
-	case errors.As(err, &response):
-		return response.status == http.StatusServiceUnavailable || response.status == http.StatusGatewayTimeout
 	}
-	return false
+	return isOverloaded(err)
+}
+
+// isOverloaded reports whether the server, or one before it, responded that it cannot answer now.
+func isOverloaded(err error) bool {
+	var response *responseError
+	return errors.As(err, &response) && (response.status == http.StatusServiceUnavailable || response.status == http.StatusGatewayTimeout)
 }
 
 func explained(err error) error {

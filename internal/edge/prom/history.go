@@ -29,7 +29,8 @@ func (c *Client) Length() time.Duration { return c.config.Length }
 // HistorySince yields every stored sample of the containers of a namespace between two times, sorted by time. CPU and memory are
 // separate samples. It sends a query when the caller needs its samples. It ends with the error of the first query that fails, after
 // the samples of the queries before. A query reads at most queryRange: longer ones are no faster. If one is too
-// large, for podfit or for Prometheus, queries read half of the time from then on, and the same query is never sent again.
+// large, for podfit or for Prometheus, queries read half of the time from then on, and the same query is never sent again. If the server was overloaded,
+// they get longer again.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
 	return c.since(from, now, func(r span) ([]usage.Sample, error) { return c.batch(ctx, namespace, r) })
 }
@@ -62,11 +63,13 @@ func (c *Client) PeaksSince(ctx context.Context, namespace string, from, now tim
 // since yields the samples of the batches between two times.
 func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, error)) iter.Seq2[usage.Sample, error] {
 	step := c.config.Resolution
-	stride := max(queryRange.Truncate(step), step)
+	most := max(queryRange.Truncate(step), step)
 	subsecond := now.Sub(now.Truncate(time.Second)) // queries start and end at whole seconds
 	now = now.Add(-subsecond)
 	from = from.Add(-subsecond)
 	return func(yield func(usage.Sample, error) bool) {
+		stride := most
+		overloaded := false // and not the query is too large, so that longer ones may succeed again
 		for start := from; !start.After(now); {
 			end := start.Add(stride - step)
 			if end.After(now) {
@@ -74,7 +77,7 @@ func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, err
 			}
 			batch, err := read(span{Start: start, End: end, Step: step})
 			if half := (stride / 2).Truncate(step); half > 0 && IsTooLarge(err) {
-				stride = half
+				stride, overloaded = half, isOverloaded(err)
 				continue
 			}
 			if err != nil {
@@ -87,6 +90,9 @@ func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, err
 				}
 			}
 			start = start.Add(stride)
+			if overloaded {
+				stride = min(2*stride, most)
+			}
 		}
 	}
 }

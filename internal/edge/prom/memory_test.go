@@ -150,6 +150,27 @@ func TestHistory_answerIsTooLarge_dayIsReadInParts(t *testing.T) {
 	}
 }
 
+// A server that was overloaded for a moment is not asked for short times for ever.
+func TestHistory_serverIsOverloadedOnce_queriesGetLongerAgain(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).Truncate(time.Hour)
+	c := serve(t, func(r *http.Request, _ string) (string, any) { return "matrix", []any{} })
+	queries := 0
+	c.http.Transport = checked{transport(func(r *http.Request) *http.Response {
+		queries++
+		status := http.StatusOK
+		if queries <= 3 {
+			status = http.StatusServiceUnavailable
+		}
+		return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"status":"success","data":{"resultType":"matrix","result":[]}}`)), Request: r}
+	})}
+	if err := each(c.HistorySince(t.Context(), "shop", now.Add(-8*24*time.Hour), now), func(usage.Sample) {}); err != nil {
+		t.Fatal(err)
+	}
+	if queries > 3+2*12 {
+		t.Errorf("%d queries for eight days, want about two a day", queries)
+	}
+}
+
 // transport is a server in this process.
 type transport func(*http.Request) *http.Response
 

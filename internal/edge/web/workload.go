@@ -285,24 +285,21 @@ func commandsOf(row *overview.Row) []command {
 func patchOf(row *overview.Row) string {
 	patch := review.Patch{}
 	for _, c := range row.Containers {
-		wanted := c.Wanted(c.Outside)
-		if !c.PodLevel.Empty() { // containers that request more than the pod are refused
+		if c.Wanted(c.Outside) == c.Outside || !c.PodLevel.Empty() { // containers that request more than the pod are refused
 			continue
 		}
+		var requests cluster.Resources // also those that pods have already: the manifest may have others
 		limits := c.Limits
 		for _, res := range cluster.All {
-			v, ok := wanted.Get(res)
-			if !ok || v == c.Outside.Amount(res) {
+			if !c.Applies(res) {
 				continue
 			}
-			wanted = wanted.Set(res, review.Rounded(res, v))
-			if limit, ok := limits.Get(res); ok && limit < wanted.Amount(res) {
-				limits = limits.Set(res, wanted.Amount(res))
+			requests = requests.Set(res, review.Rounded(res, c.Target.Amount(res)))
+			if limit, ok := limits.Get(res); ok && limit < requests.Amount(res) {
+				limits = limits.Set(res, requests.Amount(res))
 			}
 		}
-		if changes := (review.Size{Requests: wanted, Limits: limits}).Since(review.Size{Requests: c.Outside, Limits: c.Limits}); len(changes) > 0 {
-			patch.Add(c.Container, c.Sidecar, changes)
-		}
+		patch.Add(c.Container, c.Sidecar, review.Size{Requests: requests, Limits: limits}.Since(review.Size{Limits: c.Limits}))
 	}
 	text, err := yaml.Marshal(patch.For(row.Workload.Kind))
 	if len(patch) == 0 || patch.For(row.Workload.Kind) == nil || err != nil {

@@ -51,6 +51,10 @@ func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	if got := patchOf(row); got != strings.Replace(want, "          limits:\n            memory: 1276Mi\n", "", 1) {
 		t.Errorf("without limits: got\n%s", got)
 	}
+	row.Containers[0].Outside = cluster.Amounts(200, 1024*mib) // the pods have the CPU already, but the manifest may not
+	if got := patchOf(row); !strings.Contains(got, "cpu: 200m\n") || !strings.Contains(got, "memory: 1276Mi\n") {
+		t.Errorf("pods with a part of it: got\n%s", got)
+	}
 	row.Workload.Group, row.Workload.Kind = "batch", "Job"
 	if got := patchOf(row); got != "" {
 		t.Errorf("of a Job: got\n%s", got)

@@ -177,6 +177,16 @@ func TestObserver_prometheusFails_lastAnswerIsKeptForAnHour(t *testing.T) {
 		if n := strings.Count(log.String(), "Cannot read the CPU throttling"); n != 1 || !strings.Contains(log.String(), "after earlier failures") {
 			t.Errorf("log %s", log)
 		}
+		p.fail(errors.New("503"))
+		time.Sleep(6 * time.Minute)
+		o.Ask(nil) // before a query succeeds
+		time.Sleep(24 * time.Hour)
+		o.Ask(queries(1))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "Cannot read the CPU throttling"); n != 3 {
+			t.Errorf("logged %d times, want once for each of three outages: %s", n, log)
+		}
 	})
 }
 

@@ -238,7 +238,7 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 	if err == nil {
 		f.addCandidates(ctx, owners, autoscalers)
 	}
-	timeouts := 0 // of namespaces in a row
+	timeouts := 0 // of namespaces in a row, also those for which the server was overloaded
 	for i := range jobs {
 		job := &jobs[i]
 		if err == nil {
@@ -257,7 +257,7 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 			job.missing = before
 		}
 		f.finish(job)
-		if !prom.IsTimeout(job.err) {
+		if !prom.IsTimeout(job.err) && !prom.IsTooLarge(job.err) {
 			timeouts = 0
 			continue
 		}

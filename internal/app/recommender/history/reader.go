@@ -40,11 +40,14 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 	var err error
 	for attempt := range backfillAttempts {
 		err = r.read(ctx, f.source)
-		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) || prom.IsTooLarge(err) {
+		if err == nil || ctx.Err() != nil || prom.IsTimeout(err) {
 			break
 		}
 		f.log.Warn("Cannot read the usage history of a namespace", slog.String("namespace", job.namespace), slog.Int("attempt", attempt+1), slog.Any("error", err))
 		f.logQuery(err)
+		if prom.IsTooLarge(err) {
+			break // shorter queries have failed, too
+		}
 	}
 	if err == nil && f.Peaks {
 		f.readPeaks(ctx, &r, spans)

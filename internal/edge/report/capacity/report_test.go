@@ -58,6 +58,20 @@ func written(t *testing.T, format string, r *Report, p terminal.Printer) string 
 	return b.String()
 }
 
+// Amounts have the unit of their column, however small they are.
+func TestTable_smallAmounts_haveTheUnitOfTheirColumn(t *testing.T) {
+	r := example()
+	of := &r.Plan.Pools[0].Resources[1]
+	of.Requested, of.Capacity = 8<<20, 64<<30
+	of.Grew, of.GrewTotal, of.GrewDays = core.Growth{New: cluster.Amounts(0, 3<<30), Replicas: cluster.Amounts(0, 5<<20)}, 3<<30+6<<20, 27
+	out := written(t, "table", r, terminal.Printer{})
+	for _, want := range []string{"0 of 64 (0 %)", "Requested memory grew by 3.01 GiB in 27 days: +3 new workloads."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+}
+
 func TestTable_example_containsTheFacts(t *testing.T) {
 	out := written(t, "table", example(), terminal.Printer{})
 	for _, want := range []string{

@@ -5,6 +5,7 @@ package capacity
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -90,10 +91,13 @@ func requested(r *core.ResourcePlan) string {
 	return text
 }
 
-// number returns an amount without its unit, which is cores or GiB.
+// number returns an amount in cores or GiB, "0" if it is less than a twentieth of one.
 func number(res cluster.Resource, v int64) string {
-	text, _, _ := strings.Cut(wording.Total(res, v), " ")
-	return text
+	amount := float64(v) / cluster.Pick(res, 1000.0, 1<<30)
+	if text := wording.Trimmed(amount, 1); text != "-0" && math.Abs(amount) < 10 {
+		return text
+	}
+	return wording.Grouped(amount)
 }
 
 func title(res cluster.Resource) string {
@@ -157,7 +161,7 @@ func grew(r *core.ResourcePlan) string {
 		{"replicas", r.Grew.Replicas.Amount(r.Resource)}, {"requests per pod", r.Grew.PerPod.Amount(r.Resource)},
 		{"not recorded", r.GrewTotal - r.Grew.Explained(r.Resource)},
 	} {
-		if n := number(r.Resource, part.value); n != "0" && n != "-0" && n != "0.0" && n != "-0.0" {
+		if n := number(r.Resource, part.value); n != "0" {
 			if part.value > 0 {
 				n = "+" + n
 			}

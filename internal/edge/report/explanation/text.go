@@ -432,7 +432,7 @@ func moment(now, at time.Time) string {
 	if now.Format(time.DateOnly) != at.Format(time.DateOnly) {
 		layout = "2 Jan 15:04"
 	}
-	return at.Format(layout) + " (in " + wording.Span(at.Sub(now)) + ")"
+	return at.Format(layout) + " (in " + wording.Span(max(at.Sub(now), time.Second)) + ")"
 }
 
 // advice writes what can be done. Commands have a line of their own, so that they can be copied.

@@ -232,6 +232,7 @@ func packing(rows []*core.Row) (notes []string) {
 	apart := map[string][]*core.Row{} // by why
 	for _, row := range rows {
 		switch {
+		case row.Confidence == core.None || !row.Applies(cluster.Memory): // no such recommendation counts
 		case row.Packs && row.Unpacked == "":
 			all++
 		case row.Packs:
