@@ -129,7 +129,7 @@ func TestWeb_rightIsMissing_unknownIsNoGoodNews(t *testing.T) {
 				switch {
 				case err != nil:
 					return err
-				case tt.says == "" && got != "No workload of 2 is at risk | Could be given back: 0.20 cores":
+				case tt.says == "" && got != "No workload of 2 is at risk | Could be given back: 0.2 cores":
 					return fmt.Errorf("its titles are %q", got)
 				case !strings.Contains(overview, tt.says):
 					return fmt.Errorf("its titles are %q, and it does not say %q", got, tt.says)

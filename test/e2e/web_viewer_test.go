@@ -89,7 +89,7 @@ func TestWeb_viewerOfOneNamespace_seesWhatTheAdminSeesOrThatItIsNotKnown(t *test
 			viewer = kubeconfig
 		}
 	}
-	const known = "At risk: 1 of 2 workloads | Could be given back: 0.20 cores"
+	const known = "At risk: 1 of 2 workloads | Could be given back: 0.2 cores"
 	const unknown = "Whether workloads are at risk is not known yet | Could be given back: not known yet"
 	for who, want := range map[string]string{"admin": known, "web-view": known, "web-without-usage": unknown} {
 		p.eventually("the page of "+who+" is complete", time.Minute, func(ctx context.Context) error {
