@@ -25,15 +25,16 @@ func (p Patch) Add(container string, isSidecar bool, resources map[string]any) {
 	p[list] = append(of, map[string]any{"name": container, "resources": resources})
 }
 
-// For returns the patch of a workload, nil if its kind is not known.
-func (p Patch) For(kind string) map[string]any {
+// For returns the patch of a workload, nil if its kind is not known. A kind with the same name in another API group is not: a patch would replace the list
+// of its containers.
+func (p Patch) For(w cluster.Workload) map[string]any {
+	path := TemplatePaths[w.Kind]
+	if path == nil || cluster.BuiltinKinds[w.Kind] != w.Group {
+		return nil
+	}
 	out := map[string]any(p)
-	path := TemplatePaths[kind]
 	for i := len(path) - 1; i >= 0; i-- {
 		out = map[string]any{path[i]: out}
-	}
-	if path == nil {
-		return nil
 	}
 	return out
 }

@@ -29,8 +29,8 @@ func (c *Client) Length() time.Duration { return c.config.Length }
 // HistorySince yields every stored sample of the containers of a namespace between two times, sorted by time. CPU and memory are
 // separate samples. It sends a query when the caller needs its samples. It ends with the error of the first query that fails, after
 // the samples of the queries before. A query reads at most queryRange: longer ones are no faster. If one is too
-// large, for podfit or for Prometheus, queries read half of the time from then on, and the same query is never sent again. If the server was overloaded,
-// they get longer again.
+// large, for podfit or for Prometheus, queries read half of the time from then on, instead of the same query again. If the server was overloaded, they
+// get longer again.
 func (c *Client) HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
 	return c.since(from, now, func(r span) ([]usage.Sample, error) { return c.batch(ctx, namespace, r) })
 }

@@ -301,8 +301,8 @@ func patchOf(row *overview.Row) string {
 		}
 		patch.Add(c.Container, c.Sidecar, review.Size{Requests: requests, Limits: limits}.Since(review.Size{Limits: c.Limits}))
 	}
-	text, err := yaml.Marshal(patch.For(row.Workload.Kind))
-	if len(patch) == 0 || patch.For(row.Workload.Kind) == nil || err != nil {
+	text, err := yaml.Marshal(patch.For(row.Workload))
+	if len(patch) == 0 || patch.For(row.Workload) == nil || err != nil {
 		return ""
 	}
 	return string(text)

@@ -55,6 +55,14 @@ func TestPatch_isAcceptedByTheAPIServer(t *testing.T) {
 	if got := patchOf(row); !strings.Contains(got, "cpu: 200m\n") || !strings.Contains(got, "memory: 1276Mi\n") {
 		t.Errorf("pods with a part of it: got\n%s", got)
 	}
+	row.Containers[0].Container = "true"
+	if got := patchOf(row); !strings.Contains(got, `name: "true"`) {
+		t.Errorf("a container whose name is another value in YAML: got\n%s", got)
+	}
+	row.Workload.Group = "example.com"
+	if got := patchOf(row); got != "" {
+		t.Errorf("of a Deployment of another API group: got\n%s", got)
+	}
 	row.Workload.Group, row.Workload.Kind = "batch", "Job"
 	if got := patchOf(row); got != "" {
 		t.Errorf("of a Job: got\n%s", got)

@@ -350,7 +350,7 @@ func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orpha
 		}
 	}
 	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("%d more attempts failed", failed-maxErrors))
+		errs = append(errs, fmt.Errorf("%d more deletions failed", failed-maxErrors))
 	}
 	return deleted, errors.Join(errs...)
 }

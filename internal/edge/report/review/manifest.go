@@ -103,7 +103,7 @@ func (p *printer) patch() {
 	all, leftOut := p.manifests()
 	p.comments(leftOut)
 	for _, m := range all {
-		data, err := json.Marshal(m.patch.For(m.workload.Kind))
+		data, err := json.Marshal(m.patch.For(m.workload))
 		if err != nil {
 			p.err = err
 			return
@@ -147,7 +147,7 @@ func (p *printer) kustomize() {
 		"# A patch selects its workload by name, in its namespace or without one.\n")
 	patches := make([]any, 0, len(all))
 	for _, m := range all {
-		body := m.patch.For(m.workload.Kind)
+		body := m.patch.For(m.workload)
 		body["apiVersion"], body["kind"] = m.version, m.workload.Kind
 		body["metadata"] = map[string]any{"name": m.workload.Name, "namespace": m.workload.Namespace}
 		data, err := yaml.Marshal(body)
