@@ -109,7 +109,8 @@ func TestStored_packed_saysWhatIsNotSizedForFullNodes(t *testing.T) {
 	}
 }
 
-// The numbers of the status may be from what podfit recommend cannot read, such as nodes. Without model state there is no recommendation.
+// The recommender may compute the numbers of a status from objects that podfit recommend cannot read, such as nodes. A workload without model state
+// has no recommendation.
 func TestStored_packedInTheStatusOrUnknown_saysNothingOfFullNodes(t *testing.T) {
 	s, history, _ := storedScene(t, 10)
 	w := s.workloads[0]

@@ -109,7 +109,8 @@ func TestMake_shrinkForALaterPodLeavesRoom_firstPodGrowsToo(t *testing.T) {
 	}
 }
 
-// A pod shrinks for one with a lower priority. What it gives is enough for the pod with the higher priority, too, for which no pod may shrink.
+// No pod may shrink for the waiting pod with the higher priority, and one shrinks for the pod with the lower priority. The resources that it frees
+// are enough for the first, which is served before the second.
 func TestMake_shrinksForALowerPriority_higherPriorityThatWaitsIsServedFirst(t *testing.T) {
 	p := Make(Request{Node: "n", Free: Amount{CPU: 1, Memory: 3}, Pods: []Pod{
 		{ID: "high", Name: "high", Priority: 10, Holds: Amount{CPU: 6, Memory: 2}, Target: Amount{CPU: 8, Memory: 3}, Needs: true, Reserves: true},

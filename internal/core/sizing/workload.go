@@ -107,7 +107,7 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 	}
 }
 
-// bound updates the sizes of the smallest node, and the criticality.
+// bound updates what bounds the sizes: the limit rule of the profile, the smallest node, and the criticality.
 func (s *State) bound(now time.Time, assignment Assignment, pods []*cluster.Pod, nodes *fleet.Nodes) {
 	choice := assignment.Choice
 	s.Limits = assignment.By.MemoryLimits.Under(choice.MemoryLimits)

@@ -114,7 +114,8 @@ const (
 	maxStoredTime = 1 << 40
 )
 
-// Judge checks the peaks, once a day. A new suspicion gets a bound (0: none). It ends leakOver after it was last confirmed.
+// Judge checks the peaks of a container for a leak, once a day. A new suspicion keeps the bound in bytes; 0 means no bound. A suspicion ends
+// leakOver after it was last confirmed.
 func (l *Leak) Judge(peaks *hourly.Peaks, bound float64, now int64) {
 	if bound == 0 { // the profile has no bound any more
 		l.Bound = 0
