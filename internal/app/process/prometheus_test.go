@@ -48,6 +48,33 @@ func TestPrometheusConfig_foundServiceNeedsHeader_flagOverridesIt(t *testing.T) 
 	}
 }
 
+func TestPrometheusConfig_given_readsTheFlagBeforeTheVariable(t *testing.T) {
+	t.Setenv(PrometheusVariable, "http://me:secret@variable:9090")
+	given, err := (&PrometheusConfig{Headers: []string{"X-Scope-OrgID: shop"}}).Given()
+	if err != nil || given.Address != "http://me:secret@variable:9090" || given.Name != "Prometheus http://variable:9090" || given.Proxied || !slices.Equal(given.Headers, []string{"X-Scope-OrgID: shop"}) {
+		t.Errorf("from the variable: %+v, %v", given, err)
+	}
+	if given, err = (&PrometheusConfig{Prometheus: "http://flag:9090"}).Given(); err != nil || given.Address != "http://flag:9090" {
+		t.Errorf("from the flag: %+v, %v", given, err)
+	}
+	t.Setenv(PrometheusVariable, "variable:9090")
+	if _, err = new(PrometheusConfig).Given(); err == nil || !strings.Contains(err.Error(), `PROMETHEUS_URL must be a URL such as http://localhost:9090, got "variable:9090"`) {
+		t.Errorf("without a scheme: error %v", err)
+	}
+	t.Setenv(PrometheusVariable, "")
+	if given, err = new(PrometheusConfig).Given(); given != nil || err != nil {
+		t.Errorf("neither is set: %+v, %v", given, err)
+	}
+}
+
+func TestPrometheusConfig_clusterLabel_isAMatcherWithAQuotedValue(t *testing.T) {
+	for label, want := range map[string][]string{"": nil, "cluster=prod": {`cluster="prod"`}, `cluster=a"} or up{x="`: {`cluster="a\"} or up{x=\""`}} {
+		if got := (&PrometheusConfig{ClusterLabel: label}).Matchers(); !slices.Equal(got, want) {
+			t.Errorf("%q: matchers %q, want %q", label, got, want)
+		}
+	}
+}
+
 func TestHeaders_request_hasThemAndTheOriginalIsUnchanged(t *testing.T) {
 	var got http.Header
 	h := &headers{roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -27,10 +27,9 @@ type prometheus struct {
 	now, most int            // queries in progress
 	takes     time.Duration
 	err       error
-	refuses   string // namespace whose queries fail
-	panics    bool
 
-	containers int // in an answer; 0: one
+	containers int              // in an answer, without the first one
+	first      judge.Throttling // of an answer
 }
 
 func (p *prometheus) ContainerThrottling(ctx context.Context, q judge.ThrottlingQuery, _ time.Time) ([]judge.Throttling, error) {
@@ -39,18 +38,12 @@ func (p *prometheus) ContainerThrottling(ctx context.Context, q judge.Throttling
 	p.now++
 	p.most = max(p.most, p.now)
 	takes, err := p.takes, p.err
-	if p.refuses == q.Namespace {
-		err = errors.New("422")
-	}
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		p.now--
 		p.mu.Unlock()
 	}()
-	if p.panics {
-		panic("defect")
-	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -59,7 +52,7 @@ func (p *prometheus) ContainerThrottling(ctx context.Context, q judge.Throttling
 	if err != nil {
 		return nil, err
 	}
-	out := []judge.Throttling{{Pod: "web-0", Container: "app"}}
+	out := []judge.Throttling{p.first}
 	for i := range p.containers {
 		out = append(out, judge.Throttling{Pod: "web-0", Container: fmt.Sprint(i)})
 	}
@@ -111,34 +104,6 @@ func observe(t *testing.T, p *prometheus, do func(o *Observer, log *bytes.Buffer
 	})
 }
 
-func TestObserver_workloads_areAskedOncePerFiveMinutes(t *testing.T) {
-	p := &prometheus{takes: time.Second}
-	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
-		for range 60 {
-			o.Ask(queries(3))
-			time.Sleep(time.Minute)
-			synctest.Wait()
-		}
-		if n := p.sum(); n < 33 || n > 36 {
-			t.Errorf("%d queries in an hour, want 12 for each workload", n)
-		}
-		if a := o.Answer(workload(1)); !a.Known || len(a.Containers) != 1 {
-			t.Errorf("answer %+v", a)
-		}
-		o.Ask(queries(1))
-		if a := o.Answer(workload(1)); a.Known {
-			t.Errorf("answer %+v about a workload that is not asked for", a)
-		}
-		o.Ask(nil)
-		before := p.sum()
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if n := p.sum(); n != before {
-			t.Errorf("%d queries without workloads", n-before)
-		}
-	})
-}
-
 func TestObserver_thousandWorkloads_takeTurnsWithinTheBound(t *testing.T) {
 	p := &prometheus{takes: 100 * time.Millisecond}
 	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
@@ -177,16 +142,6 @@ func TestObserver_prometheusFails_lastAnswerIsKeptForAnHour(t *testing.T) {
 		if n := strings.Count(log.String(), "Cannot read the CPU throttling"); n != 1 || !strings.Contains(log.String(), "after earlier failures") {
 			t.Errorf("log %s", log)
 		}
-		p.fail(errors.New("503"))
-		time.Sleep(6 * time.Minute)
-		o.Ask(nil) // before a query succeeds
-		time.Sleep(24 * time.Hour)
-		o.Ask(queries(1))
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if n := strings.Count(log.String(), "Cannot read the CPU throttling"); n != 3 {
-			t.Errorf("logged %d times, want once for each of three outages: %s", n, log)
-		}
 	})
 }
 
@@ -205,43 +160,6 @@ func TestObserver_prometheusDoesNotAnswer_queriesAreFew(t *testing.T) {
 	})
 }
 
-// A round has time for 15 of its 30 queries. The others must be the first ones of a later round.
-func TestObserver_prometheusIsSlow_allWorkloadsAreAsked(t *testing.T) {
-	p := &prometheus{takes: 8 * time.Second}
-	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
-		o.Ask(queries(150))
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		for i := range 150 {
-			if a := o.Answer(workload(i)); !a.Known {
-				t.Errorf("no answer about %v in an hour", workload(i))
-			}
-		}
-	})
-}
-
-// A namespace with many workloads takes the turns of its own workloads.
-func TestObserver_namespaceWithManyWorkloads_doesNotDelayOthers(t *testing.T) {
-	p := &prometheus{takes: 100 * time.Millisecond}
-	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
-		wanted := queries(20)
-		for i := range 5000 {
-			wanted[cluster.Workload{Kind: "Deployment", Namespace: "batch", Name: fmt.Sprint(i)}] = judge.ThrottlingQuery{Namespace: "batch"}
-		}
-		o.Ask(wanted)
-		time.Sleep(2*time.Hour + 30*time.Second)
-		synctest.Wait()
-		for i := range 20 {
-			if n := p.asked[workload(i).Namespace]; n < 12 {
-				t.Errorf("%d queries about %v in two hours, want one in ten minutes", n, workload(i))
-			}
-		}
-		if n := p.asked["batch"]; n < 60*maxQueries {
-			t.Errorf("%d queries about the large namespace in two hours, want at least half of all", n)
-		}
-	})
-}
-
 func TestObserver_answerHasManyContainers_keepsABoundedNumber(t *testing.T) {
 	p := &prometheus{containers: 100_000}
 	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
@@ -252,34 +170,4 @@ func TestObserver_answerHasManyContainers_keepsABoundedNumber(t *testing.T) {
 			t.Errorf("keeps %d containers, with room for %d", len(got), cap(got))
 		}
 	})
-}
-
-func TestObserver_queriesOfOneWorkloadFail_logIsShort(t *testing.T) {
-	p := &prometheus{refuses: "shop-001"}
-	observe(t, p, func(o *Observer, log *bytes.Buffer) {
-		o.Ask(queries(5))
-		time.Sleep(12 * time.Hour)
-		synctest.Wait()
-		if n := strings.Count(log.String(), "\n"); n == 0 || n > 12 {
-			t.Errorf("%d log messages in 12 hours, want at most one an hour", n)
-		}
-	})
-}
-
-func TestObserver_readerPanics_othersAreRead(t *testing.T) {
-	p := &prometheus{panics: true}
-	observe(t, p, func(o *Observer, _ *bytes.Buffer) {
-		o.Ask(queries(2))
-		time.Sleep(3*time.Minute + 30*time.Second)
-		synctest.Wait()
-		if n := p.sum(); n != 2 {
-			t.Errorf("%d queries, want 2", n)
-		}
-	})
-}
-
-func TestObserver_noPrometheus_doesNothing(t *testing.T) {
-	var o *Observer
-	o.Ask(queries(1))
-	o.Run(t.Context())
 }

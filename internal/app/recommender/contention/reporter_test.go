@@ -4,8 +4,12 @@
 package contention
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -122,4 +126,60 @@ func TestReporter_nodes_areReadOnceInAPassAndOnlyIfNeeded(t *testing.T) {
 	if y.nodes.reads == 0 || y.nodes.reads > 11 {
 		t.Errorf("%d reads in 11 passes", y.nodes.reads)
 	}
+}
+
+// isThrottled returns the condition CPUThrottled of the first VPA in a pass, and whether there is one.
+func (y *yard) isThrottled() (watcher.Condition, bool) {
+	for _, c := range y.pass()[0] {
+		if string(c.Type) == v1alpha1.ConditionCPUThrottled {
+			return c, true
+		}
+	}
+	return watcher.Condition{}, false
+}
+
+// The condition is not known before the first answer. It outlives the pods that were measured, because their replacements have the same limit, but
+// not the limit, and not for longer than an hour.
+func TestReporter_podsAreThrottled_conditionLastsUntilReplacementsAreMeasured(t *testing.T) {
+	prom := &prometheus{first: judge.Throttling{Pod: "web", Container: "app", Throttled: 6_000, All: 10_000, P95: 0.2, Mean: 0.19}}
+	observe(t, prom, func(o *Observer, _ *bytes.Buffer) {
+		y := newYard(1)
+		y.observer = o
+		y.pods[0].Containers[0].Limits = cluster.Amounts(200, 0)
+		expect := func(when, want string) {
+			t.Helper()
+			y.now = time.Now()
+			got := "unknown"
+			if c, ok := y.isThrottled(); ok {
+				got = cmp.Or(c.Reason, "none")
+			}
+			if got != want {
+				t.Errorf("%s: throttling %s, want %s", when, got, want)
+			}
+			y.pods[0].Created = y.now.Add(-24 * time.Hour)
+			time.Sleep(6 * time.Minute)
+			synctest.Wait()
+		}
+		expect("before the first query", "unknown")
+		expect("after it", v1alpha1.ReasonAtLimit)
+		if y.nodes.reads != 1 {
+			t.Errorf("nodes, for the versions of their kernels, were read %d times in a pass", y.nodes.reads)
+		}
+		y.pods[0].Name = "web-2"
+		expect("the pod was replaced", v1alpha1.ReasonAtLimit)
+		y.pods[0].Phase = cluster.Pending
+		expect("the replacement does not run", v1alpha1.ReasonAtLimit)
+		y.pods[0].Phase = cluster.Running
+		prom.fail(errors.New("503"))
+		expect("Prometheus does not answer", v1alpha1.ReasonAtLimit)
+		time.Sleep(keepFor)
+		synctest.Wait()
+		expect("for an hour, so the condition ends", "none")
+		prom.fail(nil)
+		y.pods[0].Name = "web"
+		expect("Prometheus answers again", "none")
+		expect("after the answer", v1alpha1.ReasonAtLimit)
+		y.pods[0].Containers[0].Limits = cluster.Amounts(0, 0)
+		expect("the limit is removed", "none")
+	})
 }
