@@ -21,6 +21,7 @@ import (
 	"strings"
 	"testing"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -149,6 +150,21 @@ func TestMessages_everyConstant_isExplained(t *testing.T) {
 		for _, name := range without(explained, c.constants) {
 			t.Errorf("%s has an entry for the %s %s, which does not exist", c.table, c.kind, name)
 		}
+	}
+}
+
+// With --compatibility=upstream, the conditions that are left out are those of this list.
+func TestAllConditions_constants_areAllListed(t *testing.T) {
+	s := parse(t, podfitDir)
+	var want []string
+	for _, name := range s.constantsWith("Condition") {
+		want = append(want, s.values[name])
+	}
+	got := v1alpha1.AllConditions()
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("listed are %q, the constants are %q", got, want)
 	}
 }
 

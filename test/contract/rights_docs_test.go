@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tables of rights in docs/scope.md")
+var update = flag.Bool("update", false, "write the tables of rights in docs/scope.md and README")
 
-// docs/scope.md lists the rights that the manifests grant, and no others.
+// docs/scope.md lists the rights that the manifests grant, and no others, and README those to write.
 func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| account | rights |\n|---|---|\n")
@@ -40,19 +40,28 @@ func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | `rights.%s` | %s%s |\n", name, camelCase(name), of, inWords(granted(t, decode(t, folder+"/*.yaml"))[account]))
 	}
-	const begin, end = "<!-- rights: written by go test ./test/contract -update -->\n", "<!-- end of rights -->"
-	const page = "../../docs/scope.md"
+	sameTable(t, "../../docs/scope.md", "<!-- rights: written by go test ./test/contract -update -->\n\n", table.String(), "\n<!-- end of rights -->")
+
+	var written strings.Builder
+	for _, account := range accounts {
+		fmt.Fprintf(&written, "| `%s` | %s |\n", account, writable(base[account]))
+	}
+	sameTable(t, "../../README.md", "| account | may write |\n|---|---|\n", written.String(), "\n")
+}
+
+// sameTable checks the rows of a table of a page between two texts, or writes them.
+func sameTable(t *testing.T, page, begin, want, end string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, found := strings.Cut(string(text), begin)
-	have, after, ended := strings.Cut(rest, end)
+	have, after, ended := strings.Cut(rest, "\n"+end)
 	if !found || !ended {
 		t.Fatalf("%s has no table of rights", page)
 	}
-	want := "\n" + table.String() + "\n"
-	if have == want {
+	if have+"\n" == want {
 		return
 	}
 	if !*update {
@@ -62,6 +71,22 @@ func TestRights_pages_listExactlyTheGrantedOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// writable returns the resources for which an account has a right to write.
+func writable(lines []string) string {
+	all := map[string]bool{}
+	for _, line := range lines {
+		_, what, _ := strings.Cut(line, " ")
+		what, verbs, _ := strings.Cut(what, ": ")
+		what, _, _ = strings.Cut(what, "[")
+		if _, resource, ok := strings.Cut(what, "/"); ok && slices.ContainsFunc(strings.Fields(verbs), func(verb string) bool { return !reads[verb] }) {
+			all["`"+resource+"`"] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
+}
+
+var reads = map[string]bool{"get": true, "list": true, "watch": true}
 
 // inWords groups rights by their verbs.
 func inWords(lines []string) string {

@@ -296,10 +296,8 @@ func TestExplain_hundredRandomStates_updaterDoesWhatNextSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range autoscalers { // of a recommender that podfit does not run
-			for _, c := range a.Status.Conditions {
-				if c.Type != oomKillLoop && c.Type != oomRescue { // these two are of the updater
-					t.Errorf("VPA %s has conditions: %+v", a.Name, a.Status.Conditions)
-				}
+			if len(a.Status.Conditions) > 0 {
+				t.Errorf("VPA %s has conditions: %+v", a.Name, a.Status.Conditions)
 			}
 		}
 	}

@@ -439,6 +439,20 @@ func TestUpdater_autoscalerOfAnotherRecommender_getsNoWrite(t *testing.T) {
 	}
 }
 
+// The same for a rescue of its pods.
+func TestUpdater_podOfAnotherRecommenderIsOOMKilled_getsNoWrite(t *testing.T) {
+	for recommender, ours := range map[string]bool{"": true, "vendor": false} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newCrashCluster(t, cluster.Recreate, 3)
+			y.autoscalers[0].Recommender = recommender
+			y.during(10 * time.Minute)
+			if got := len(y.conditions) > 0; got != ours || y.removed["evict"]+y.removed["delete"] == 0 {
+				t.Errorf("recommender %q: conditions %v; changed %v", recommender, y.conditions, y.removed)
+			}
+		})
+	}
+}
+
 // In podfit run, the recommender of the process decides which VPAs are its own.
 func TestUpdater_recommenderOfTheProcess_decidesWhichAreServed(t *testing.T) {
 	fake := newFakeCluster(cluster.Recreate)
