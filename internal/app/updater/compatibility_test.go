@@ -45,6 +45,24 @@ func TestCompatibility_situations_haveTheOutcomeOfEachValue(t *testing.T) {
 				y.pendingResizes(cluster.Resize{State: cluster.ResizeInfeasible})
 			},
 		},
+		"eviction requirements for resizes": {
+			situation: "a VPA allows evictions only for more CPU, and its pods can be resized to less", mode: cluster.InPlaceOrRecreate, minutes: 5,
+			want: rowtest.Outcomes{Podfit: "3 resizes", Upstream: "0 resizes"},
+			world: func(y *hostileCluster) {
+				y.autoscalers[0].Advice[0].Estimate = estimate(50, 25)
+				y.autoscalers[0].Requirements = []cluster.EvictionRequirement{{Resources: cluster.Set(0).With(cluster.CPU), Higher: true}}
+			},
+			outcome: resizes,
+		},
+		"eviction requirements for missing requests": {
+			situation: "a VPA allows evictions only for more memory, and its pods have no CPU request and need less memory", mode: cluster.Recreate, minutes: 3,
+			want: rowtest.Outcomes{Podfit: "0", Upstream: "3"},
+			world: func(y *hostileCluster) {
+				y.admits, y.autoscalers[0].Advice[0].Estimate = true, estimate(50, 25)
+				y.autoscalers[0].Requirements = []cluster.EvictionRequirement{{Resources: cluster.Set(0).With(cluster.Memory), Higher: true}}
+				y.change(func(p *cluster.Pod) { p.Containers[0].Requests = cluster.Resources{}.Set(cluster.Memory, 50<<20) })
+			},
+		},
 		"full nodes": {
 			situation: "a pod has no room, and another pod on the node requests more than its target", mode: cluster.InPlaceOrRecreate, minutes: 1,
 			want: rowtest.Outcomes{Podfit: "2 resizes", Upstream: "1 resizes"},

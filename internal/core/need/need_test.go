@@ -534,7 +534,7 @@ func TestRequirementsMet_eachHoldsForOneContainer(t *testing.T) {
 		if c.unset {
 			p.Containers[0].Requests = p.Containers[0].Requests.Unset(cluster.CPU)
 		}
-		if got := RequirementsMet(&cluster.Autoscaler{Requirements: c.requirements}, p, c.fits); got != c.met {
+		if got := (&Rules{}).RequirementsMet(&cluster.Autoscaler{Requirements: c.requirements}, p, c.fits); got != c.met {
 			t.Errorf("%s: met %v, want %v", name, got, c.met)
 		}
 	}

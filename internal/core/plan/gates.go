@@ -11,7 +11,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
-	"podfit.dev/podfit/internal/core/need"
 )
 
 // rulesOfPodfit are the gates that upstream does not have, and that Budget.UpstreamRules turns off. These rules are turned off where they are
@@ -89,7 +88,10 @@ var checks = []check{
 	{gate.NodeSize, anyEviction | anySurge, func(t *candidate) (decision.Reason, bool) { return t.unplaceable(t.d.Replacement()) }},
 	{gate.NodeSize, resize | rescueResize, func(t *candidate) (decision.Reason, bool) { return t.unplaceable(t.d.With) }},
 	{gate.Requirements, anyReplacement, func(t *candidate) (decision.Reason, bool) {
-		return decision.Reason{Code: decision.RequirementsUnmet}, !need.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+		return decision.Reason{Code: decision.RequirementsUnmet}, !t.b.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
+	}},
+	{gate.Requirements, resize | rescueResize, func(t *candidate) (decision.Reason, bool) {
+		return decision.Reason{Code: decision.RequirementsUnmet}, t.b.UpstreamRules && !t.b.RequirementsMet(t.d.Autoscaler, t.d.Pod, t.d.With)
 	}},
 	{gate.Replacements, anyReplacement, (*candidate).replacementMissing},
 	{gate.EvictionEffect, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.backoff.Ineffective(t.d.Pod) }},

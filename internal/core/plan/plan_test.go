@@ -238,7 +238,7 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
 			case d.Pod.Controller.IsZero():
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
-			case !need.RequirementsMet(d.Autoscaler, d.Pod, d.With):
+			case !(&need.Rules{}).RequirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
 			case change.Grows(d.Pod, d.With) && !placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet).Fit(d.Pod, change.Total(d.Pod, d.With)):
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
