@@ -312,7 +312,7 @@ func LeftToHPA(now time.Time, b *Rules, a *cluster.Autoscaler, l policy.Limits, 
 // RequirementsMet reports whether the eviction requirements of the autoscaler allow an eviction: for at least one container, each
 // requirement holds for at least one resource. A missing request meets every requirement that names its resource; by upstream's rules, it meets all
 // (W-27 in docs/migrate.md).
-func (r *Rules) RequirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {
+func (b *Rules) RequirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []policy.Fitted) bool {
 	if len(a.Requirements) == 0 {
 		return true
 	}
@@ -322,7 +322,7 @@ func (r *Rules) RequirementsMet(a *cluster.Autoscaler, p *cluster.Pod, fits []po
 		for _, requirement := range a.Requirements {
 			met = met && requirementMet(requirement, requests, fits[i].Estimate.Target)
 		}
-		met = met || r.UpstreamRules && requests.Has != cluster.Both
+		met = met || b.UpstreamRules && requests.Has != cluster.Both
 		if met {
 			return true
 		}
