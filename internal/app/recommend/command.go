@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/price"
+	"podfit.dev/podfit/internal/edge/prom/survey"
 	report "podfit.dev/podfit/internal/edge/report/review"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/spelling"
@@ -209,14 +211,23 @@ func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndp
 		if err != nil {
 			return review.Prices{}, err
 		}
-		return price.OpenCost(ctx, c.OpenCost, transport, s.Nodes, s.Now)
+		return openCost(ctx, c.OpenCost, transport, s)
 	case from != nil:
-		found, err := price.OpenCost(ctx, from.Address, from.Transport, s.Nodes, s.Now)
+		found, err := openCost(ctx, from.Address, from.Transport, s)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 	}
 	return price.Assumed(), nil
+}
+
+// openCost returns the prices of the nodes by OpenCost's metrics in a Prometheus.
+func openCost(ctx context.Context, address string, transport http.RoundTripper, s *scene) (review.Prices, error) {
+	from, err := survey.New(survey.Config{Address: address, Transport: transport, Timeout: 30 * time.Second, MaxReply: 4 << 20})
+	if err != nil {
+		return review.Prices{}, err
+	}
+	return price.OpenCost(ctx, from, address, s.Nodes, s.Now)
 }
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.

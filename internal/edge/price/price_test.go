@@ -4,12 +4,10 @@
 package price
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,40 +133,41 @@ func FuzzParse_anyFile_neverPanics(f *testing.F) {
 	})
 }
 
-// serve answers instant queries with a vector.
-func serve(t *testing.T, vectors map[string]string) string {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm()
-		for metric, vector := range vectors {
-			if strings.Contains(r.Form.Get("query"), metric) {
-				fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, vector)
-				return
+// A prometheus has the values of each node, by metric.
+type prometheus map[string]map[string]float64
+
+func (p prometheus) Values(_ context.Context, query, label string, _ time.Time) (map[string]float64, error) {
+	for metric, values := range p {
+		if query == "max by (node) ("+metric+")" && label == "node" {
+			if values == nil {
+				return nil, errors.New("503")
 			}
+			return maps.Clone(values), nil
 		}
-		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	}
+	return nil, nil
 }
 
 func TestOpenCost_metrics_givePriceOfEachNode(t *testing.T) {
-	url := serve(t, map[string]string{
-		"node_cpu_hourly_cost": `{"metric":{"node":"a"},"value":[1,"0.02"]},{"metric":{"node":"b"},"value":[1,"NaN"]},{"metric":{"node":"c"},"value":[1,"0.04"]}`,
-		"node_ram_hourly_cost": `{"metric":{"node":"a"},"value":[1,"0.003"]}`,
-	})
-	prices, err := OpenCost(t.Context(), url, http.DefaultTransport, []cluster.Node{node("a"), node("b"), node("c")}, time.Now())
+	from := prometheus{"node_cpu_hourly_cost": {"a": 0.02, "b": math.NaN(), "c": 0.04, "d": -1}, "node_ram_hourly_cost": {"a": 0.003, "b": 1e9}}
+	prices, err := OpenCost(t.Context(), from, "http://prometheus", []cluster.Node{node("a"), node("b"), node("c")}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]review.Price{"a": {Core: 0.02, GiB: 0.003}, "b": {Core: 0.04, GiB: 0.003}, "c": {Core: 0.04, GiB: 0.003}}
-	if !maps.Equal(prices.Nodes, want) {
-		t.Errorf("got %+v, want %+v", prices.Nodes, want)
+	if !maps.Equal(prices.Nodes, want) || prices.From != "OpenCost at http://prometheus" {
+		t.Errorf("got %+v, want %+v", prices, want)
 	}
 }
 
-func TestOpenCost_withoutSeries_isErrNoPrices(t *testing.T) {
-	if _, err := OpenCost(t.Context(), serve(t, nil), http.DefaultTransport, nil, time.Now()); !errors.Is(err, ErrNoPrices) {
-		t.Errorf("got error %v", err)
+func TestOpenCost_withoutPrices_isAnError(t *testing.T) {
+	cpu := map[string]float64{"a": 0.02}
+	for want, from := range map[string]prometheus{
+		"read prices from here: it has no series node_cpu_hourly_cost": {}, "it has no series node_ram_hourly_cost": {"node_cpu_hourly_cost": cpu},
+		"read prices from here: 503": {"node_cpu_hourly_cost": cpu, "node_ram_hourly_cost": nil},
+	} {
+		if _, err := OpenCost(t.Context(), from, "here", nil, time.Now()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
 	}
 }

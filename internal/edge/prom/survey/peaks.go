@@ -9,8 +9,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Pods are the pods of one workload.
@@ -44,7 +42,7 @@ func (s *Survey) Peaks(ctx context.Context, of Pods, from, to time.Time) (hours 
 }
 
 func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, from, to time.Time) (out []Hour, partial []string, err error) {
-	f := found{from: from, to: to, hours: map[string][]Hour{}}
+	f := found{from: from, to: to, hours: map[string][]cell{}}
 	clusters := map[string]bool{}
 	for _, m := range [...]Measure{CPU, Memory} {
 		query := m.expression(in, false, window)
@@ -65,12 +63,11 @@ func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, f
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.hours)) {
-		for i, h := range f.hours[name] {
-			if h.Has.Empty() {
-				continue
+		id := identity{namespace: in.namespaces[0], container: name}
+		for i, c := range f.hours[name] {
+			if c != (cell{}) {
+				out = append(out, c.hour(&id, from.Add(time.Duration(i+1)*time.Hour)))
 			}
-			h.Namespace, h.Container, h.End = in.namespaces[0], name, from.Add(time.Duration(i+1)*time.Hour)
-			out = append(out, h)
 		}
 	}
 	return out, partial, nil
@@ -79,10 +76,10 @@ func (s *Survey) peaks(ctx context.Context, in selector, window time.Duration, f
 // found is what the queries of Peaks have returned.
 type found struct {
 	from, to time.Time
-	hours    map[string][]Hour // by container, one for each hour
+	hours    map[string][]cell // by container, one for each hour
 }
 
-// add adds a series. It ignores values outside of the time.
+// add adds a series. It ignores values outside of the time, and those that usage.Store would reject.
 func (f *found) add(m Measure, one *series) error {
 	name := one.Metric["container"]
 	if name == "" || len(name) > maxLabel {
@@ -93,26 +90,13 @@ func (f *found) add(m Measure, one *series) error {
 		if len(f.hours) >= maxContainers {
 			return errTooMany
 		}
-		hours = make([]Hour, f.to.Sub(f.from)/time.Hour)
+		hours = make([]cell, f.to.Sub(f.from)/time.Hour)
 		f.hours[name] = hours
 	}
 	for _, p := range one.Values {
-		if p.At > float64(f.from.Unix()) && p.At <= float64(f.to.Unix()) {
-			hours[(int64(p.At)-f.from.Unix()-1)/3600].raise(m, p.Value)
+		if p.At > float64(f.from.Unix()) && p.At <= float64(f.to.Unix()) && p.Value >= 0 {
+			hours[(int64(p.At)-f.from.Unix()-1)/3600].set(m, p.Value)
 		}
 	}
 	return nil
-}
-
-// raise sets a peak if the value is higher than the present one. It ignores values that usage.Store would reject.
-func (h *Hour) raise(m Measure, v float64) {
-	switch {
-	case !(v >= 0): // not a number, too
-	case m == CPU && v <= maxCores:
-		h.CPU = max(h.CPU, v)
-		h.Has = h.Has.With(cluster.CPU)
-	case m == Memory && v <= maxBytes:
-		h.Memory = max(h.Memory, v)
-		h.Has = h.Has.With(cluster.Memory)
-	}
 }

@@ -80,6 +80,12 @@ func (s *Survey) probe(ctx context.Context, query string, at time.Time, each fun
 	return err
 }
 
+// Values returns the numbers of a query for one time by the value of a label. The error is an *Error, or that of the context.
+func (s *Survey) Values(ctx context.Context, query, label string, at time.Time) (map[string]float64, error) {
+	out := map[string]float64{}
+	return out, s.probe(ctx, query, at, func(labels map[string]string, v float64) { out[labels[label]] = v })
+}
+
 // count counts the series of each namespace. If Prometheus has no series of containers at all, another address or label is probably
 // meant. If it has those of several clusters, a label must select one. Namespaces may have no series at present.
 func (s *Survey) count(ctx context.Context, p *Plan, of selector, now time.Time) error {
