@@ -145,8 +145,7 @@ func (c *collector) withoutRecorded(p *cluster.Pod) *cluster.Pod {
 type collected struct {
 	review.Evidence
 	ref   usage.Ref
-	base  int64    // the hour of the first bit of hours
-	hours []uint64 // bit set of hours with samples
+	hours map[int64]uint64 // bit sets of 64 hours with samples each
 	sum   [len(cluster.All)]float64
 	count [len(cluster.All)]int
 
@@ -175,25 +174,9 @@ func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
 }
 
 func (e *collected) mark(hour int64) {
-	if len(e.hours) == 0 {
-		e.base = hour
-	}
-	if hour < e.base { // rare: sources yield the oldest samples first
-		words := (e.base - hour + 63) / 64
-		e.hours = append(make([]uint64, words), e.hours...)
-		e.base -= words * 64
-	}
-	i := hour - e.base
-	const longest = 10 * 366 * 24 // ten years; more is a mistake in the source
-	if i >= longest {
-		return
-	}
-	for int64(len(e.hours)) <= i/64 {
-		e.hours = append(e.hours, 0)
-	}
-	bit := uint64(1) << (i % 64)
-	if e.hours[i/64]&bit == 0 {
-		e.hours[i/64] |= bit
+	at, bit := hour/64, uint64(1)<<(uint64(hour)%64)
+	if e.hours[at]&bit == 0 {
+		cluster.Put(&e.hours, at, e.hours[at]|bit)
 		e.Hours++
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -189,11 +188,7 @@ func progressText(p *survey.Progress, now time.Time) string {
 
 // observeHour adds the usage of a container in an hour.
 func (c *collector) observeHour(h *survey.Hour) {
-	owner := h.Workload
-	if owner.Kind == "Job" && c.scene.byKey[owner] == nil {
-		owner = cronJobOf(owner)
-	}
-	c.observe(h.Sample(), owner)
+	c.observe(h.Sample(), h.Workload)
 	as := c.tracked[podContainer{h.Key(), h.Container}]
 	if as.to == nil {
 		return
@@ -234,13 +229,4 @@ func (c *collector) requestSince(of usage.Ref, created time.Time) int64 {
 		}
 	}
 	return highest
-}
-
-var cronJobSuffix = regexp.MustCompile(`-[0-9]{8,11}$`)
-
-// cronJobOf returns the CronJob that has probably created a Job.
-func cronJobOf(w cluster.Workload) cluster.Workload {
-	w.Kind = "CronJob"
-	w.Name = cronJobSuffix.ReplaceAllString(w.Name, "")
-	return w
 }

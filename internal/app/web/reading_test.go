@@ -10,11 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/rest"
-
-	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // A caller waits only if no value may be shown or nobody has looked for long, and not if the attempt before has just failed.
@@ -67,16 +62,4 @@ func TestReading_firstValue_isAwaited(t *testing.T) {
 			t.Errorf("got %d, %t, %v", v, ok, err)
 		}
 	})
-}
-
-func TestClusterName_contextOrServer_isTheNameOfThePage(t *testing.T) {
-	for host, want := range map[string]string{"https://10.0.0.1:6443": "10.0.0.1", "https://api.example.com": "api.example.com", "localhost:6443": "localhost:6443", "::bad": "::bad"} {
-		clients := &kube.Clients{Config: &rest.Config{Host: host}}
-		if got := clusterName(&process.Common{}, clients); got != want {
-			t.Errorf("server %s: name %q, want %q", host, got, want)
-		}
-		if got := clusterName(&process.Common{Context: "prod"}, clients); got != "prod" {
-			t.Errorf("context prod: name %q", got)
-		}
-	}
 }

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -190,7 +189,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		explainer = d.Explainer(clients, c.Excluded, p.Log)
 	}
 	handler := web.New(web.Config{
-		Explain: explainer, Cluster: clusterName(common, clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
+		Explain: explainer, Cluster: kube.Config{Kubeconfig: common.Kubeconfig, Context: common.Context}.ClusterName(clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
 		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: &inspection.Rights{Client: clients.Core}, Namespaces: src, Proxies: proxies}),
 	})
 	return func(ctx context.Context) error {
@@ -221,15 +220,4 @@ func separate(clients *kube.Clients) (*kube.Clients, error) {
 		return nil, fmt.Errorf("create the client for the web page: %w", err)
 	}
 	return own, nil
-}
-
-// clusterName returns the name of the cluster for the header of the page: the context, or else the host of the API server.
-func clusterName(c *process.Common, clients *kube.Clients) string {
-	if c.Context != "" {
-		return c.Context
-	}
-	if server, err := url.Parse(clients.Config.Host); err == nil && server.Hostname() != "" {
-		return server.Hostname()
-	}
-	return clients.Config.Host
 }

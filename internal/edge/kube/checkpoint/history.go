@@ -89,15 +89,7 @@ func mostRecent(hs []usage.History) ([]usage.History, int) {
 }
 
 func (o *historyObject) key() (cluster.Workload, error) {
-	var s v1alpha1.UsageHistorySpec
-	if err := json.Unmarshal(o.Spec, &s); err != nil {
-		return cluster.Workload{}, fmt.Errorf("decode spec of usage history %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
-	}
-	w := workloadIn(o.Metadata.Namespace, &s.Target)
-	if w.Kind == "" || w.Name == "" {
-		return cluster.Workload{}, fmt.Errorf("usage history %s/%s names no target", o.Metadata.Namespace, o.Metadata.Name)
-	}
-	return w, nil
+	return targetOf(o.Metadata.Namespace, o.Spec)
 }
 
 // histories returns the stored histories. If a container has two, the newer one is used.

@@ -87,15 +87,19 @@ func (o *updateStateObject) version() stateAt { return stateAt{storedAt: o.at(),
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
 func (o *updateStateObject) key() (cluster.Workload, error) {
-	var s v1alpha1.UpdateStateSpec
-	if err := json.Unmarshal(o.Spec, &s); err != nil {
+	return targetOf(o.Metadata.Namespace, o.Spec)
+}
+
+// targetOf returns the workload that the spec of an object names.
+func targetOf(namespace string, spec json.RawMessage) (cluster.Workload, error) {
+	var s struct{ Target v1alpha1.WorkloadReference }
+	if err := json.Unmarshal(spec, &s); err != nil {
 		return cluster.Workload{}, fmt.Errorf("decode spec: %w", err)
 	}
-	w := workloadIn(o.Metadata.Namespace, &s.Target)
-	if w.Kind == "" || w.Name == "" {
+	if s.Target.Kind == "" || s.Target.Name == "" {
 		return cluster.Workload{}, errors.New("spec.target has no kind or no name")
 	}
-	return w, nil
+	return workloadIn(namespace, &s.Target), nil
 }
 
 func workloadIn(namespace string, r *v1alpha1.WorkloadReference) cluster.Workload {

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -229,18 +228,8 @@ func (t *text) lines(l terminal.Layout, start string, words []string) {
 	}
 }
 
-// plain returns text without control characters and characters that change the direction of text.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
+// plain returns text on one line without characters that a terminal would interpret.
+func plain(s string) string { return terminal.Plain(wording.OneLine(s)) }
 
 // figures is the width of the first column of WHY.
 const figures = 10
