@@ -215,6 +215,13 @@ var decisionMessages = []decisionMessage{
 		Remedy: "No action is required. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `shrink`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=shrink --overwrite`.",
 	},
 	{
+		Code: decision.NodeNearlyFull, Example: decision.Reason{Text: "node-7 use 91 % of its memory"},
+		Others: []decision.Reason{{Text: "node-7 will soon use more than 85 % of its memory and now use 79 % of its memory"}},
+		Meaning: "Memory limits of pods on the node follow their highest usage, and are above their requests. A part of the node is for such peaks, and the pods use it, or will soon. " +
+			"The pod uses more memory than it requests, so it is replaced by a surge or an eviction, and its replacement fits on another node. Without that, the kubelet evicts pods when the node is out of memory, without regard to PodDisruptionBudgets.",
+		Remedy: "If it repeats, find out which pods use more memory than they request: `kubectl top pods -A --sort-by=memory`. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off --overwrite`. To move no pods for this reason, set `--node-guard=false`.",
+	},
+	{
 		Code: decision.Incomplete, Example: decision.Reason{Resource: cluster.CPU, Container: "app", From: 700, To: 1000},
 		Meaning: "The node had no room for the whole increase of the pod, so the pod was resized by a part of it. The node has room for the rest now, so the pod is resized again, whatever its age.",
 		Remedy:  "No action is required. To resize pods only in full, set `--make-room=shrink`.",

@@ -56,6 +56,7 @@ var settings = []Setting{
 	{"hpa", "ignore"},
 	{"make-room", "off"},
 	{"mover", "evict"},
+	{"node-guard", "false"},
 	{"oom-rescue", "off"},
 	{"own-conditions", "false"},
 	{"replacement-must-fit", "false"},

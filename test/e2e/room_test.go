@@ -33,6 +33,7 @@ func TestRoom_resizeExceedsFreeCapacity_podGetsItsSize(t *testing.T) {
 	t.Run("full-node", func(t *testing.T) { fullNode(t, w) })
 	t.Run("two-nodes-fragmented", func(t *testing.T) { fragmentedNodes(t, w) })
 	t.Run("planned-steps", func(t *testing.T) { plannedSteps(t, w) })
+	t.Run("nearly-out-of-memory", func(t *testing.T) { nearlyOutOfMemory(t, w) })
 }
 
 // newSmallWorld starts a cluster with small nodes, and the updater and the admission controller with additional flags. The tests write the
@@ -135,6 +136,35 @@ func fragmentedNodes(t *testing.T, w *world) {
 		t.Errorf("%d pods of the moved Deployment were ready, want 1", n)
 	}
 	if n := p.moves(); n != 1 {
+		t.Errorf("%d pods were moved, want 1", n)
+	}
+}
+
+// nearlyOutOfMemory has a node of 8 GiB whose pods have the recommended size and use 7.4 GiB. The memory limits of one of those that use more than they
+// request follow the highest usage, so the node is watched. The one that frees enough moves within a minute, and only that.
+func nearlyOutOfMemory(t *testing.T, w *world) {
+	p := newPlaceIn(t, w, "nearly-out-of-memory")
+	p.schedulable("node-2", false)
+	for name, memory := range map[string]string{"large": "4500Mi", "small": "3Gi", "modest": "50Mi"} {
+		p.apply(spec{Name: name, Replicas: 1, Requests: "{cpu: 100m, memory: 100Mi}", CPU: "100m", Memory: memory}.manifest())
+	}
+	large, small, modest := p.start("large", 1), p.start("small", 1), p.start("modest", 1)
+	p.schedulable("node-2", true)
+	for name, annotations := range map[string]string{"large": "{}", "small": "{podfit.dev/memory-limits: peaks}", "modest": "{}"} {
+		p.apply(singleAutoscaler(name, annotations))
+		p.recommend(name, "100m", "100m", "3600m")
+	}
+	began, before := time.Now(), p.moves()
+	p.eventually("a pod runs on the other node", time.Minute, func(ctx context.Context) error {
+		pods, err := p.running(ctx, "large", 1)
+		if err == nil && (pods[0].UID == large[0].UID || pods[0].Spec.NodeName != "node-2") {
+			err = fmt.Errorf("pod %s is on %s", pods[0].Name, pods[0].Spec.NodeName)
+		}
+		return err
+	})
+	t.Logf("nearly out of memory: a pod has moved %.1f s after the node is watched", time.Since(began).Seconds())
+	p.always("no other pod is restarted or replaced", 75*time.Second, p.undisturbed(small[0], modest[0]))
+	if n := p.moves() - before; n != 1 {
 		t.Errorf("%d pods were moved, want 1", n)
 	}
 }

@@ -143,6 +143,7 @@ oomRescue: oom-rescue
 surges: surges
 hpaTargets: hpa-targets
 apiServerMetrics: api-server-metrics
+nodeGuard: node-guard
 namespaceOptIn: namespace-opt-in
 kubeletMetrics: kubelet-metrics
 {{- end }}

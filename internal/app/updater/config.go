@@ -54,6 +54,7 @@ type Config struct {
 	MakeRoom             string  // what is done to make room for resizes on full nodes
 	ResizePreemption     string  // whether the scheduler preempts pods for deferred resizes
 	Mover                string  // how pods are replaced: evict, room or surge
+	NodeGuard            bool    // move pods from nodes that are nearly out of memory
 	EvictionBackoff      time.Duration
 	StatefulSetPause     time.Duration // how long a pod of a StatefulSet is ready before the next one is disrupted
 	Rules                string        // rulesPodfit or rulesUpstream
@@ -103,7 +104,7 @@ func Defaults() Config {
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
-		Mover: string(surge.ForRoom),
+		Mover: string(surge.ForRoom), NodeGuard: true,
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
@@ -154,6 +155,8 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"on, off, or auto: read from the metrics of the API server whether its feature gate is on. If they cannot be read, no pods are moved.")
 	fs.StringVar(&c.Mover, "mover", c.Mover, "How pods are replaced: evict (by an eviction), room (pods of Deployments that move to make room, by a surge: one replica more, and the pod is removed when that is ready) "+
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
+	fs.BoolVar(&c.NodeGuard, "node-guard", c.NodeGuard, "If true, and pods whose memory limits follow the highest usage (as with profile packed) run on a node, move pods that use more memory than they request from it "+
+		"when all its pods use more than 85 % of its memory, or soon will: at most one a minute and three an hour.")
 	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
 		"off: evict it. ask: create a ProvisioningRequest where the API server serves autoscaling.x-k8s.io/v1, else a placeholder pod with the size of the replacement, "+
 		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")

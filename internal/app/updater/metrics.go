@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/updatestate"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/guard"
 )
 
 // Metrics are the updater's metrics, with upstream's names.
@@ -28,8 +29,14 @@ type Metrics struct {
 	states                                            *updatestate.Metrics
 	surges                                            *prometheus.CounterVec
 	execution                                         *prometheus.HistogramVec
-	pending                                           *prometheus.HistogramVec
-	byAutoscaler                                      autoscalerSeries
+	nodeMetrics
+	byAutoscaler autoscalerSeries
+}
+
+// nodeMetrics are about nodes.
+type nodeMetrics struct {
+	pending  *prometheus.HistogramVec
+	reserves *process.SnapshotGauge
 }
 
 // NewMetrics registers the metrics of the updater.
@@ -62,12 +69,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		decisions:     process.NewSnapshotGauge(reg, "podfit_updater", "decisions", "Number of pods in the last pass, by decision and reason.", "act", "reason"),
 		skipped: process.NewCounter(reg, "podfit_updater", "skipped_passes_total",
 			"Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.", "reason"),
-		pending: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "podfit_updater", Name: "replacement_pending_seconds",
-			Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
-				"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
-			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
-		}, []string{"capacity"}),
+		nodeMetrics: nodeMetrics{
+			reserves: process.NewSnapshotGauge(reg, "podfit", "node_reserve_used",
+				"Share of the memory for peaks, the last 15 % of the node, that its pods use or soon will, of nodes where that is so (--node-guard).", "node"),
+			pending: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
+				Namespace: "podfit_updater", Name: "replacement_pending_seconds",
+				Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
+					"placeholder (a placeholder pod held it), provisioning-request (an autoscaler provided it) or free.",
+				Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
+			}, []string{"capacity"}),
+		},
 	}
 	m.skipped.WithLabelValues(staleWatch).Add(0)
 	for _, capacity := range []string{capacityFree, capacityHeld, capacityAdded} {
@@ -93,6 +104,15 @@ func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 		next.WithLabelValues(decisions[i].Do.String(), decisions[i].Reason.Code.String()).Inc()
 	}
 	m.decisions.Publish(next)
+}
+
+// publishReserves replaces the nodes that are nearly out of memory.
+func (m *Metrics) publishReserves(alarms []guard.Alarm) {
+	next := m.reserves.Next()
+	for i := range alarms {
+		next.WithLabelValues(alarms[i].Node).Set(alarms[i].Share())
+	}
+	m.reserves.Publish(next)
 }
 
 // seriesTTL is how long the metric series of an autoscaler are served after its deletion, so that every scraper gets their

@@ -28,6 +28,7 @@ const (
 	featureSurges
 	featureTargets
 	featureDryRuns
+	featureNodeGuard
 )
 
 var features = []feature{
@@ -47,6 +48,10 @@ var features = []feature{
 	featureDryRuns: {
 		"placeholders", kube.Right{Verb: "create", Resource: "pods"}, "replacements of pods are not tried in dry runs after evictions without effect",
 		func(*Config) bool { return true },
+	},
+	featureNodeGuard: {
+		"node-guard", kube.Right{Verb: "list", Group: "metrics.k8s.io", Resource: "pods"}, "no pod moves from nodes that are nearly out of memory, as with --node-guard=false",
+		func(c *Config) bool { return c.NodeGuard },
 	},
 }
 

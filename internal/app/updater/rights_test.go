@@ -68,7 +68,7 @@ func TestRights_missing_areLoggedOnceAndTheFeatureIsOff(t *testing.T) {
 // What is switched off by a flag needs no right.
 func TestRights_featureIsOff_isNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	u := &updater{config: given(t, "--oom-rescue=off", "--mover=evict", "--hpa=ignore"), log: slog.New(slog.NewTextHandler(&log, nil)),
+	u := &updater{config: given(t, "--oom-rescue=off", "--mover=evict", "--hpa=ignore", "--node-guard=false"), log: slog.New(slog.NewTextHandler(&log, nil)),
 		rights: rights{checker: granted{"create pods": true}, missing: map[int]bool{}, reported: map[int]bool{}}}
 	u.budget = u.config.budget()
 	u.checkRights(t.Context(), time.Now())

@@ -43,6 +43,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/metrics"
 )
 
 // NewCommand returns "podfit updater".
@@ -100,6 +101,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		u.conditions.writer = world
 		u.conditions.profileNames = world.ProfileNames
 		u.connectCapacity(clients)
+		usage, err := metrics.New(clients.Config, clients.HTTP, "")
+		if err != nil {
+			return err
+		}
+		u.guard.reader = usage
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -108,8 +114,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			}
 			u.states = updatestate.New(store, true, m.states, p.Log)
 		}
-		err := u.loadStates(ctx)
-		if err != nil {
+		if err := u.loadStates(ctx); err != nil {
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
@@ -202,6 +207,7 @@ type updater struct {
 	rights     rights              // for features that upstream does not have
 	preemption preemption
 	throttling *throttling.Observer // nil: there is no Prometheus
+	guard      nodeGuard
 
 	readiness
 	pace
@@ -371,6 +377,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
+	clock.waiting(func() { u.guardNodes(ctx, now, &w) })
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()

@@ -32,7 +32,8 @@ var entries = map[ReasonCode]entry{
 	MakesRoom: {name: "MakesRoom", text: "{Pod} on the same node needs room; {change}"},
 	MovesForRoom: {name: "MovesForRoom", text: "{Pod} on the same node needs the room of the pod, and another node has room for a " +
 		"replacement"},
-	Incomplete: {name: "Incomplete", text: "The pod has only a part of an increase, because its node had no room for all of it; {change}"},
+	NodeNearlyFull: {name: "NodeNearlyFull", text: "The pods of node {text}, and this one uses more than it requests. It moves before the kubelet evicts a pod"},
+	Incomplete:     {name: "Incomplete", text: "The pod has only a part of an increase, because its node had no room for all of it; {change}"},
 	LargerNode: {name: "LargerNode", text: "The pod was scaled down to its node {text}, and a larger node fits its recommendation; " +
 		"{change}"},
 	ModeOff: {name: "ModeOff", text: "Update mode {text} does not change running pods"},

@@ -35,6 +35,7 @@ const (
 	MovesForRoom                      // another pod on the node needs the room, and this one fits on another node
 	Incomplete                        // the pod got a part of an increase because its node had no room for all of it
 	LargerNode                        // the pod was scaled down to its node, and a larger node fits its recommendation
+	NodeNearlyFull                    // the pods of the node use the memory that is for peaks, and this one uses more than it requests
 )
 
 // The reasons to leave a pod alone.

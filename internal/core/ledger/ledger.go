@@ -16,6 +16,7 @@ import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/guard"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/rollout"
 )
@@ -46,6 +47,7 @@ type Ledger struct {
 	interrupted map[cluster.Workload]announcement // restored workloads: a pass whose outcomes are not recorded
 
 	headroom *headroom.Record
+	Guard    guard.Book // of nodes that are nearly out of memory, and of the moves from them, which are not stored
 }
 
 type turnRecords struct {

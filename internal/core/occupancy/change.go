@@ -58,9 +58,14 @@ func ShrinkReason(d *decision.Decision, other string) decision.Reason {
 // CanMove reports whether the replacement of a pod can run on another node: to make room for another pod, or because its own resize waits for
 // room.
 func (b *Book) CanMove(d *decision.Decision) bool {
+	return b.Allowed(d.Autoscaler) >= room.Move && b.CanLeave(d)
+}
+
+// CanLeave reports whether the replacement of a pod can run on another node, if its autoscaler allows moves.
+func (b *Book) CanLeave(d *decision.Decision) bool {
 	p := d.Pod
 	itself := b.Needs(d)
-	if b.Allowed(d.Autoscaler) < room.Move || !d.Autoscaler.Mode.Evicts() || len(d.With) == 0 || d.Do != decision.Leave || !itself && !moveReasons[d.Reason.Code] {
+	if !d.Autoscaler.Mode.Evicts() || len(d.With) == 0 || d.Do != decision.Leave || !itself && !moveReasons[d.Reason.Code] {
 		return false
 	}
 	if p.LocalData || p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted || p.Phase != cluster.Running || !p.Ready ||

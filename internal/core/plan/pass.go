@@ -126,6 +126,7 @@ func (s *pass) view() ledger.View {
 func (p *Pass) Done(d decision.Decision) {
 	own := p.entryOf(d.Pod)
 	p.w.Ledger.Done(p.now, own.attempt(p.now, d))
+	p.noteMove(own)
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
@@ -154,6 +155,7 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		own.scope.siblings.Refused(own.Pod)
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
+		p.noteMove(own)
 		p.countChange(d)
 		p.canaryChanged(own, false)
 	}

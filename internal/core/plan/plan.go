@@ -49,6 +49,7 @@ func (s *pass) decide() []entry {
 		s.decideOn(g, &ds)
 	}
 	(&roomMaker{pass: s}).make(ds)
+	s.guardNodes(ds)
 	s.checkHeadroom(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)

@@ -280,7 +280,7 @@ func (s *pass) shrinkFirst(acts []*entry) {
 }
 
 // candidateFor returns what moving a pod means.
-func (s *roomMaker) candidateFor(d *entry, at *placement.Spots) *room.Candidate {
+func (s *pass) candidateFor(d *entry, at *placement.Spots) *room.Candidate {
 	p := d.Pod
 	t := s.roomDecider(d)
 	c := &room.Candidate{Size: room.Of(change.Total(p, d.Replacement())), DeletionCost: p.DeletionCost, Spots: at.For(p)}

@@ -15,9 +15,9 @@ const exactUpTo = 20
 // MaxVisits is the largest useful value of Pod.Visits.
 const MaxVisits = 100_000
 
-// costOf returns what the eviction of a pod costs: the seconds until its replacement is ready, multiplied by the share of the
+// CostOf returns what the eviction of a pod costs: the seconds until its replacement is ready, multiplied by the share of the
 // replicas that is missing meanwhile and by a weight of its priority, which doubles with the priority squared. The cost is at least 1.
-func costOf(p *Pod) int64 {
+func CostOf(p *Pod) int64 {
 	c := p.Move
 	priority := int64(1 + bits.Len32(uint32(max(p.Priority, 0))))
 	seconds := min(max(c.StartSeconds, 1), 600)
@@ -45,7 +45,7 @@ func (m *maker) moveFor(p *pod, lack Amount, shrinks []*pod) bool {
 	candidates := m.movable(p, shrinks)
 	set := m.search(candidates, lack, min(p.Visits, MaxVisits))
 	if p.Move != nil {
-		self := chosenMove{move{p, costOf(&p.Pod)}, tightest(m.others, p.Move)}
+		self := chosenMove{move{p, CostOf(&p.Pod)}, tightest(m.others, p.Move)}
 		if self.spot >= 0 && (set == nil || self.cost < cost(set)) {
 			set, shrinks = []chosenMove{self}, nil
 		}
@@ -109,7 +109,7 @@ func (m *maker) movable(need *pod, shrinks []*pod) []move {
 		if c == need || c.used || c.Move == nil || c.Needs || c.Priority > need.Priority || slices.Contains(shrinks, c) {
 			continue
 		}
-		out = append(out, move{c, costOf(&c.Pod)})
+		out = append(out, move{c, CostOf(&c.Pod)})
 	}
 	slices.SortStableFunc(out, func(a, b move) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.Move.DeletionCost, b.Move.DeletionCost))

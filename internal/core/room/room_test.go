@@ -133,11 +133,11 @@ func TestCost_eachCause_increasesTheCost(t *testing.T) {
 		c := *base.Move
 		dearer.Move = &c
 		change(&dearer)
-		if costOf(&dearer) <= costOf(&base) {
-			t.Errorf("%s: %d, want more than %d", name, costOf(&dearer), costOf(&base))
+		if CostOf(&dearer) <= CostOf(&base) {
+			t.Errorf("%s: %d, want more than %d", name, CostOf(&dearer), CostOf(&base))
 		}
 	}
-	if c := costOf(&Pod{Priority: -5, Move: &Candidate{}}); c < 1 {
+	if c := CostOf(&Pod{Priority: -5, Move: &Candidate{}}); c < 1 {
 		t.Errorf("the least cost is %d", c)
 	}
 }

@@ -1,0 +1,117 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/guard"
+	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/metrics"
+)
+
+const (
+	// guardInterval is the time between two readings of usage while nodes are watched, and guardRetry that after a failure.
+	guardInterval = 15 * time.Second
+	guardRetry    = time.Minute
+	guardTimeout  = 5 * time.Second
+)
+
+// usageReader reads the present usage of the containers of all pods.
+type usageReader interface {
+	Read(ctx context.Context) (metrics.Reading, error)
+}
+
+// nodeGuard watches the memory that is in use on the nodes of pods whose memory limits follow the highest usage, and so are far above their requests
+// (package guard). The zero value watches none.
+type nodeGuard struct {
+	reader  usageReader // nil: nodes are not watched
+	samples map[cluster.Key]guard.Sample
+	next    time.Time       // when usage is read next; zero if no node is watched
+	failing bool            // the last reading failed, which was logged
+	rests   map[string]bool // nodes that rest, which was logged
+}
+
+// guardNodes adds the nodes that are nearly out of memory to the input of a pass.
+func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) {
+	g := &u.guard
+	watched := map[string]*cluster.Node{}
+	if g.reader != nil && u.config.NodeGuard && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
+		watched = watchedNodes(w)
+	}
+	if len(watched) == 0 {
+		u.ledger.Guard.Observe(now, nil, nil, nil)
+		*g = nodeGuard{reader: g.reader}
+		u.metrics.publishReserves(nil)
+		return
+	}
+	if now.After(g.next) || now.Before(g.next.Add(-guardRetry)) {
+		g.read(ctx, now, u.log)
+	}
+	u.ledger.Guard.Observe(now, watched, w.Pods, g.samples)
+	u.metrics.publishReserves(u.ledger.Guard.Alarms)
+	rests := map[string]bool{}
+	for i := range u.ledger.Guard.Alarms {
+		a := &u.ledger.Guard.Alarms[i]
+		if a.Rests && !g.rests[a.Node] {
+			u.log.Warn("Node is nearly out of memory again after three pods have moved; no pod is moved from it until an hour after the first of them",
+				slog.String("node", a.Node), slog.String("remedy", "find what uses more memory than it requests, add nodes, or size the pods by another profile"))
+		}
+		rests[a.Node] = a.Rests
+	}
+	g.rests = rests
+}
+
+// watchedNodes returns the nodes with a pod whose memory limits follow the highest usage.
+func watchedNodes(w *plan.World) map[string]*cluster.Node {
+	byName := make(map[string]*cluster.Node, len(w.Nodes))
+	for i := range w.Nodes {
+		byName[w.Nodes[i].Name] = &w.Nodes[i]
+	}
+	watched := map[string]*cluster.Node{}
+	for i := range w.Governed {
+		if !w.Governed[i].Autoscaler.MemoryLimits.Peaks {
+			continue
+		}
+		for _, p := range w.Governed[i].Pods {
+			if n := byName[p.Node]; n != nil && p.Live() {
+				watched[p.Node] = n
+			}
+		}
+	}
+	return watched
+}
+
+// read reads the usage of all pods. A failure leaves the last samples, which soon are too old to count.
+func (g *nodeGuard) read(ctx context.Context, now time.Time, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	reading, err := g.reader.Read(ctx)
+	g.next = now.Add(guardInterval)
+	switch {
+	case err != nil:
+		g.next = now.Add(guardRetry)
+		if !g.failing {
+			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(err)),
+				slog.String("remedy", "check that metrics-server runs, or set --node-guard=false"))
+		}
+	case g.failing:
+		log.Info("Read the memory usage of pods after earlier failures")
+	}
+	g.failing = err != nil
+	if err != nil {
+		return
+	}
+	g.samples = make(map[cluster.Key]guard.Sample, len(reading.Samples))
+	for i := range reading.Samples {
+		if s := &reading.Samples[i]; s.Has.Has(cluster.Memory) {
+			of := g.samples[s.Pod]
+			g.samples[s.Pod] = guard.Sample{At: cluster.Earliest(of.At, s.At), Bytes: of.Bytes + int64(s.Memory)}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/metrics"
+	"podfit.dev/podfit/test/rowtest"
+)
+
+// A guardedNode is node n, whose pods have the recommended size and use more memory than they request, and an empty node.
+type guardedNode struct {
+	*fakeCluster
+	uses  int64 // bytes that each pod uses
+	moves bool  // replacements run on the other node
+	err   error // of the Metrics API
+	reads int   // of the Metrics API
+}
+
+func newGuardedNode(t *testing.T, args ...string) *guardedNode {
+	t.Helper()
+	y := &guardedNode{fakeCluster: newFakeCluster(cluster.Recreate), uses: 5 << 30, moves: true}
+	y.config = given(t, args...)
+	y.nodes = []cluster.Node{
+		{Name: "n", Allocatable: cluster.Amounts(64000, 16<<30), Ready: true}, {Name: "other", Allocatable: cluster.Amounts(64000, 64<<30), Ready: true},
+	}
+	size := cluster.Amounts(100, 1<<30)
+	y.autoscalers[0].MemoryLimits = cluster.LimitRule{Peaks: true}
+	y.autoscalers[0].Advice[0].Estimate = cluster.Estimate{Lower: size, Target: size, Upper: size}
+	for _, p := range y.pods {
+		p.Containers[0].Requests = size
+		p.Created, p.Started, p.ReadySince = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+	}
+	return y
+}
+
+func (y *guardedNode) Evict(ctx context.Context, p *cluster.Pod) error {
+	err := y.fakeCluster.Evict(ctx, p)
+	if err != nil || !y.moves {
+		return err
+	}
+	for _, q := range y.pods {
+		if q.Name == p.Name {
+			q.Node = "other"
+		}
+	}
+	return nil
+}
+
+// Read is the Metrics API.
+func (y *guardedNode) Read(context.Context) (metrics.Reading, error) {
+	y.reads++
+	var out metrics.Reading
+	for _, p := range y.pods {
+		for _, container := range []string{"app", "proxy"} {
+			out.Samples = append(out.Samples, usage.Sample{Pod: p.Key, Container: container, At: time.Now().Add(-5 * time.Second), Memory: float64(y.uses / 2), Has: cluster.Both})
+		}
+	}
+	return out, y.err
+}
+
+// guard runs an updater for a time, with a pass every 15 seconds.
+func (y *guardedNode) guard(t *testing.T, d time.Duration, before func(*updater)) (u *updater, log string) {
+	t.Helper()
+	var text strings.Builder
+	u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil)))
+	u.guard.reader = y
+	before(u)
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
+		u.pass(t.Context(), time.Now())
+	}
+	return u, text.String()
+}
+
+func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*guardedNode)
+		before func(*updater)
+		want   int // evictions in 10 minutes
+		left   int // nodes that are still nearly out of memory
+	}{
+		"one pod is enough":          {func(*guardedNode) {}, nil, 1, 0},
+		"usage is below the line":    {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0},
+		"limits follow the request":  {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0},
+		"without the right":          {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0},
+		"the Metrics API is away":    {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0},
+		"the VPA forbids it":         {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1},
+		"an eviction has no effect":  {func(y *guardedNode) { y.moves = false }, nil, 3, 1},
+		"only one namespace is seen": {func(y *guardedNode) { y.config.Namespace = "shop" }, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newGuardedNode(t)
+				c.change(y)
+				before := c.before
+				if before == nil {
+					before = func(*updater) {}
+				}
+				u, log := y.guard(t, 10*time.Minute, before)
+				if n := y.count("evict "); n != c.want || len(y.done) != c.want {
+					t.Errorf("%v, want %d evictions\n%s", y.done, c.want, log)
+				}
+				if rests := strings.Count(log, "nearly out of memory again"); rests != c.want/3 {
+					t.Errorf("logged %d times that the node rests\n%s", rests, log)
+				}
+				if failed := strings.Count(log, "Cannot read the memory usage"); (failed == 1) != (y.err != nil) || failed > 1 {
+					t.Errorf("logged %d times that usage is not read\n%s", failed, log)
+				}
+				if n := testutil.CollectAndCount(u.metrics.reserves); n != c.left {
+					t.Errorf("%d nodes in the metric at the end", n)
+				}
+			})
+		})
+	}
+}
+
+// Usage is read every 15 seconds however often there are passes, and not at all where no node is watched.
+func TestNodeGuard_passesEachSecond_usageIsReadEvery15Seconds(t *testing.T) {
+	for watched, want := range map[bool]int{true: 20, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newGuardedNode(t)
+			y.uses = 1 << 20
+			y.autoscalers[0].MemoryLimits.Peaks = watched
+			u, _ := y.guard(t, time.Second, func(*updater) {})
+			for range 299 {
+				u.pass(t.Context(), time.Now())
+				time.Sleep(time.Second)
+			}
+			if y.reads < want || y.reads > want+1 {
+				t.Errorf("watched %v: %d readings in five minutes, want %d", watched, y.reads, want)
+			}
+			if due := u.guard.next; due.IsZero() == watched {
+				t.Errorf("watched %v: the next reading is due at %v", watched, due)
+			}
+		})
+	}
+}
+
+// The pods of a node use more than 85 % of its memory.
+func TestCompatibility_nodeIsNearlyOutOfMemory_podMovesWithTheGuard(t *testing.T) {
+	want := rowtest.Outcomes{Podfit: "1 evictions", Upstream: "0 evictions"}
+	rowtest.Both(t, "node guard", want, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			y := newGuardedNode(t, args...)
+			y.guard(t, 5*time.Minute, func(*updater) {})
+			got = fmt.Sprintf("%d evictions", y.count("evict "))
+		})
+		return got
+	})
+}

@@ -1,0 +1,200 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+)
+
+const gi = int64(1) << 30
+
+var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// A scene is a node of 100 GiB with pods, and what they use.
+type scene struct {
+	Book
+	nodes   map[string]*cluster.Node
+	pods    []*cluster.Pod
+	samples map[cluster.Key]Sample
+}
+
+func newScene(pods int) *scene {
+	s := &scene{nodes: map[string]*cluster.Node{"n": {Name: "n", Allocatable: cluster.Amounts(64000, 100*gi), Capacity: cluster.Amounts(64000, 104*gi)}}, samples: map[cluster.Key]Sample{}}
+	for i := range pods {
+		s.pods = append(s.pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}, Node: "n", Phase: cluster.Running, Started: noon.Add(-time.Hour)})
+	}
+	return s
+}
+
+// observe lets each pod use an equal part of an amount, in GiB, and returns the alarm of the node.
+func (s *scene) observe(after time.Duration, total float64) *Alarm {
+	now := noon.Add(after)
+	for _, p := range s.pods {
+		s.samples[p.Key] = Sample{now.Add(-10 * time.Second), int64(total * float64(gi) / float64(len(s.pods)))}
+	}
+	return s.look(after)
+}
+
+func (s *scene) look(after time.Duration) *Alarm {
+	s.Observe(noon.Add(after), s.nodes, s.pods, s.samples)
+	if len(s.Alarms) == 0 {
+		return nil
+	}
+	return &s.Alarms[0]
+}
+
+func TestBook_usageAboveTheLine_isAnAlarm(t *testing.T) {
+	s := newScene(4)
+	if a := s.observe(0, 84); a != nil {
+		t.Errorf("at 84 %%: %+v", a)
+	}
+	a := s.observe(time.Minute, 90)
+	if a == nil || a.Node != "n" || a.Coming || a.Excess != 5*gi || a.Used != 90*gi || len(a.Usage) != 4 || a.Share() < 0.33 || a.Share() > 0.34 {
+		t.Fatalf("at 90 %%: %+v", a)
+	}
+	if a := s.observe(2*time.Minute, 80); a != nil {
+		t.Errorf("at 80 %% again: %+v", a)
+	}
+}
+
+func TestBook_usageRisesSteadily_alarmComesBeforeTheLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage []float64 // each half minute
+		want  bool
+	}{
+		"one percent a minute":       {[]float64{74, 74.5, 75, 75.5, 76, 76.5, 77, 77.5, 78}, true},
+		"too slowly":                 {[]float64{74, 74.1, 74.2, 74.3, 74.4, 74.5, 74.6, 74.7, 74.8}, false},
+		"for too short a time":       {[]float64{74, 75, 76, 77}, false},
+		"up and down":                {[]float64{70, 80, 70, 80, 70, 80, 70, 80, 70}, false},
+		"a step":                     {[]float64{70, 70, 70, 70, 70, 70, 70, 80, 80}, false},
+		"has risen, and stays there": {[]float64{70, 72, 74, 76, 80, 80, 80, 80, 80}, false},
+	} {
+		s := newScene(2)
+		var last *Alarm
+		for i, v := range c.usage {
+			last = s.observe(time.Duration(i)*30*time.Second, v)
+			s.look(time.Duration(i)*30*time.Second + time.Second) // the same samples again
+		}
+		if (last != nil) != c.want || last != nil && !last.Coming {
+			t.Errorf("%s: %+v, want an alarm: %v", name, last, c.want)
+		}
+	}
+}
+
+func TestBook_threeMovesDidNotHelp_nodeRestsForAnHour(t *testing.T) {
+	s := newScene(3)
+	moves := 0
+	for minute := range 3 * 60 {
+		for _, second := range []int{0, 20, 40} {
+			a := s.observe(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second, 95)
+			if a == nil {
+				t.Fatal("no alarm")
+			}
+			if !a.Rests && !a.Waits {
+				moves++
+				s.Moved(noon.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second), workload(moves), "n")
+			}
+		}
+		if minute == 2 && moves != 3 {
+			t.Errorf("%d moves in the first three minutes, want one a minute", moves)
+		}
+	}
+	if moves != 9 {
+		t.Errorf("%d moves in three hours, want 3 an hour", moves)
+	}
+}
+
+// Samples that are old, or that cannot be, raise no false alarm. Those of some pods are enough if these alone use too much.
+func TestBook_samplesAreMissingOrWrong_isNotMisled(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*scene)
+		want   bool
+	}{
+		"all are known":                       {func(*scene) {}, true},
+		"one is missing":                      {func(s *scene) { delete(s.samples, s.pods[0].Key) }, true},
+		"one is old, and the others use less": {func(s *scene) { s.set(0, -2*time.Minute, 30); s.set(1, 0, 20) }, false},
+		"one is from the future":              {func(s *scene) { s.set(0, 5*time.Minute, 60); s.set(1, 0, 20) }, false},
+		"one is below zero":                   {func(s *scene) { s.set(0, 0, -90); s.set(1, 0, 20) }, false},
+		"more than the node has":              {func(s *scene) { s.set(0, 0, 1e6) }, false},
+		"one has ended":                       {func(s *scene) { s.pods[0].Phase = cluster.Succeeded; s.set(1, 0, 20) }, false},
+		"the size of the node is not known":   {func(s *scene) { s.nodes["n"].Allocatable = cluster.Resources{} }, false},
+		"the node is not watched":             {func(s *scene) { s.nodes = nil }, false},
+	} {
+		s := newScene(4)
+		for i := range s.pods {
+			s.set(i, 0, 30)
+		}
+		s.set(0, 0, 5)
+		c.change(s)
+		if a := s.look(0); (a != nil) != c.want {
+			t.Errorf("%s: %+v, want an alarm: %v", name, a, c.want)
+		}
+	}
+}
+
+func (s *scene) set(pod int, at time.Duration, gib int64) {
+	s.samples[s.pods[pod].Key] = Sample{noon.Add(at), gib * gi}
+}
+
+// After a reading that lacks a pod, the next one seems to have risen.
+func TestBook_podWithoutSampleIsMeasuredAgain_isNoRise(t *testing.T) {
+	s := newScene(4)
+	for i := range 10 {
+		at := time.Duration(i) * 30 * time.Second
+		if i < 5 {
+			s.observe(at, 60)
+			delete(s.samples, s.pods[0].Key)
+			s.look(at + time.Second)
+			continue
+		}
+		if a := s.observe(at, 70); a != nil {
+			t.Errorf("after %v: %+v", at, a)
+		}
+	}
+}
+
+func TestBook_clockIsSetBack_startsAgain(t *testing.T) {
+	s := newScene(2)
+	s.observe(0, 90)
+	s.Moved(noon, workload(0), "n")
+	if a := s.observe(-time.Hour, 90); a == nil || a.Waits || a.Rests {
+		t.Errorf("%+v, want an alarm without a wait of an hour", a)
+	}
+	s.Moved(noon, workload(0), "other") // a node that is not watched
+}
+
+func workload(i int) cluster.Workload {
+	return cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("web-", i)}
+}
+
+// A pod that is too large for its nodes does not go from one to the next for ever, also if nodes are watched only because of it.
+func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
+	s := newScene(2)
+	moves := 0
+	for minute := range 120 {
+		now := noon.Add(time.Duration(minute) * time.Minute)
+		node := fmt.Sprint("n", minute)
+		s.nodes = map[string]*cluster.Node{node: {Name: node, Allocatable: cluster.Amounts(64000, 100*gi)}}
+		for _, p := range s.pods {
+			p.Node = node
+		}
+		if a := s.observe(time.Duration(minute)*time.Minute, 95); a == nil || a.Rests {
+			t.Fatalf("%+v", a)
+		}
+		if s.MayMove(workload(0), 40*gi, "elsewhere") {
+			moves++
+			s.Moved(now, workload(0), node)
+		}
+	}
+	if moves != 6 || len(s.Book.nodes) > 4 {
+		t.Errorf("%d moves in two hours, want 6; %d nodes are remembered", moves, len(s.Book.nodes))
+	}
+	if s.MayMove(workload(1), 1, "n119") || !s.MayMove(workload(1), 1, "elsewhere") {
+		t.Error("a pod moves to a node without room, or to none")
+	}
+}

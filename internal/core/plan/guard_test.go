@@ -1,0 +1,151 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/guard"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/room"
+	"podfit.dev/podfit/internal/core/surge"
+)
+
+// guarded returns nodes of 16 GiB, and workloads of two pods that request 2 GiB each: the first pod of each is on n1, and the other on n2. All have the
+// recommended size. The first pod of workload a uses 6 GiB, that of b 5 and that of c 1, so n1 is nearly out of memory.
+func guarded() (World, Budget) {
+	const gi = 1 << 30
+	w := World{Scales: map[cluster.Workload]cluster.Scale{}, Ledger: ledger.New()}
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.Nodes = append(w.Nodes, cluster.Node{Name: node, Allocatable: cluster.Amounts(16000, 16*gi), Ready: true})
+	}
+	alarm := guard.Alarm{Node: "n1", Allocatable: 16 * gi, Used: 15 * gi, Excess: 2 * gi, Usage: map[cluster.Key]int64{}}
+	used := map[string]int64{"a": 6 * gi, "b": 5 * gi, "c": gi}
+	var all []*cluster.Autoscaler
+	for _, name := range []string{"a", "b", "c"} {
+		of := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: name}
+		size := cluster.Amounts(500, 2*gi)
+		all = append(all, &cluster.Autoscaler{
+			Key: cluster.Key{Namespace: "shop", Name: name}, Target: of, Mode: cluster.Recreate, MemoryLimits: cluster.LimitRule{Peaks: true},
+			Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: size, Target: size, Upper: size}}},
+		})
+		for i := range 2 {
+			p := &cluster.Pod{
+				Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("%s-%d", name, i)}, UID: fmt.Sprintf("%s-%d", name, i), Controller: of, Top: of, Node: fmt.Sprintf("n%d", i+1), Phase: cluster.Running,
+				QoS: cluster.Burstable, Ready: true, Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour), ReadySince: noon.Add(-time.Hour + 10*time.Second),
+				Containers: []cluster.Container{{Name: "app", Requests: size}},
+			}
+			w.Pods = append(w.Pods, p)
+			if i == 0 {
+				alarm.Usage[p.Key] = used[name]
+			}
+		}
+		w.Scales[of] = cluster.Scale{Known: true, Replicas: 2}
+	}
+	w.Ledger.Guard.Alarms = []guard.Alarm{alarm}
+	w.Governed = cluster.Gather(all, w.Pods, false)
+	return w, DefaultBudget()
+}
+
+func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*World, *Budget)
+		want   string // the pod that moves
+	}{
+		"the one that frees enough":             {func(*World, *Budget) {}, "a-0"},
+		"no alarm":                              {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms = nil }, ""},
+		"the node rests":                        {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Rests = true }, ""},
+		"a pod has just moved":                  {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Waits = true }, ""},
+		"one frees all, and another only a bit": {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Excess = 6 << 30 }, "a-0"},
+		"the lowest priority, if it frees less": {func(w *World, _ *Budget) { w.Pods[0].Priority, w.Pods[2].Priority = 1000, 10 }, "b-0"},
+		"one that may not move has a lower one": {func(w *World, _ *Budget) {
+			w.Pods[0].Priority, w.Governed[0].Autoscaler.Mode = -5, cluster.Off
+		}, ""},
+		"one within its request has a lower one": {func(w *World, _ *Budget) { w.Pods[4].Priority = -5 }, "a-0"},
+		"no other node has room": {func(w *World, _ *Budget) {
+			w.Nodes[1].Allocatable.Memory, w.Nodes[2].Allocatable.Memory = 7<<30, 1<<30
+		}, ""},
+		"the other nodes are nearly out of memory, too": {func(w *World, _ *Budget) {
+			w.Ledger.Guard.Alarms = append(w.Ledger.Guard.Alarms, guard.Alarm{Node: "n2", Rests: true}, guard.Alarm{Node: "n3", Rests: true})
+		}, ""},
+		"a pod leaves already":        {func(w *World, _ *Budget) { w.Pods[4].Deleting = true }, ""},
+		"too few replicas for one":    {func(w *World, _ *Budget) { w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 1} }, "b-0"},
+		"--make-room=off":             {func(_ *World, b *Budget) { b.MakeRoom = room.Off }, ""},
+		"one VPA forbids it":          {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.MakeRoom = "off" }, "b-0"},
+		"a VPA only resizes":          {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.Mode = cluster.InPlace }, "b-0"},
+		"a pod has data on its node":  {func(w *World, _ *Budget) { w.Pods[0].LocalData = true }, "b-0"},
+		"pods of nodes are not known": {func(w *World, _ *Budget) { w.Pods = nil }, ""},
+		"nothing is said of the node": {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Node = "other" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, b := guarded()
+			c.change(&w, &b)
+			got := ""
+			for _, d := range Plan(noon, w, b) {
+				if d.Do != decision.Leave {
+					got += d.Pod.Name
+					if d.Do != decision.Evict || d.Reason.Code != decision.NodeNearlyFull || !strings.Contains(d.Reason.String(), "The pods of node n1 use 94 % of its memory") {
+						t.Errorf("%s %s: %s", d.Do, d.Pod.Name, d.Reason)
+					}
+				}
+			}
+			if got != c.want {
+				t.Errorf("moves %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPlan_nodeWillSoonBeOutOfMemory_reasonSaysSoAndDeploymentIsSurged(t *testing.T) {
+	w, b := guarded()
+	w.Ledger.Guard.Alarms[0].Coming, w.Surges = true, &surge.State{}
+	for _, p := range w.Pods {
+		p.Top.Kind = "Deployment"
+	}
+	for i := range w.Governed {
+		w.Governed[i].Autoscaler.Target.Kind = "Deployment"
+	}
+	d := decisionOf(Plan(noon, w, b), "a-0")
+	if text := d.Reason.String(); d.Do != decision.Surge || !strings.Contains(text, "node n1 will soon use more than 85 % of its memory and now use 94 %") {
+		t.Errorf("%s: %s", d.Do, text)
+	}
+}
+
+// A move counts if it was made, and if it may have been made. A refused one does not, and the next pass tries another pod.
+func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		report func(*Pass, decision.Decision)
+		next   string
+		counts bool
+	}{
+		"done":    {func(p *Pass, d decision.Decision) { p.Done(d) }, "", true},
+		"unknown": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown}) }, "", true},
+		"refused": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget}) }, "b-0", false},
+	} {
+		w, b := guarded()
+		nodes := map[string]*cluster.Node{"n1": &w.Nodes[0]}
+		samples := map[cluster.Key]guard.Sample{}
+		for key, bytes := range w.Ledger.Guard.Alarms[0].Usage {
+			samples[key] = guard.Sample{At: noon, Bytes: bytes + 1<<30}
+		}
+		w.Ledger.Guard.Observe(noon, nodes, w.Pods, samples)
+		p := Begin(noon, w, b)
+		p.Learn()
+		c.report(p, decisionOf(p.Decisions(), "a-0"))
+		w.Ledger.Guard.Observe(noon.Add(2*time.Second), nodes, w.Pods, samples)
+		if len(w.Ledger.Guard.Alarms) != 1 || w.Ledger.Guard.Alarms[0].Waits != c.counts {
+			t.Fatalf("%s: %+v, want that it counts: %v", name, w.Ledger.Guard.Alarms, c.counts)
+		}
+		for _, d := range Plan(noon.Add(2*time.Second), w, b) {
+			if d.Do != decision.Leave && d.Pod.Name != c.next {
+				t.Errorf("%s: then %s %s", name, d.Do, d.Pod.Name)
+			}
+		}
+	}
+}
