@@ -71,7 +71,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Number of skipped passes, by reason. StaleWatch: a watched resource was not up to date.", "reason"),
 		nodeMetrics: nodeMetrics{
 			reserves: process.NewSnapshotGauge(reg, "podfit", "node_reserve_used",
-				"Share of the memory for peaks, the last 15 % of the node, that its pods use or soon will, of nodes where that is so (--node-guard).", "node"),
+				"Share of the memory for peaks, the last 15 % of the node, that its pods use, of nodes where they do (--node-guard).", "node"),
 			pending: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
 				Namespace: "podfit_updater", Name: "replacement_pending_seconds",
 				Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
@@ -110,7 +110,9 @@ func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 func (m *Metrics) publishReserves(alarms []guard.Alarm) {
 	next := m.reserves.Next()
 	for i := range alarms {
-		next.WithLabelValues(alarms[i].Node).Set(alarms[i].Share())
+		if !alarms[i].Coming {
+			next.WithLabelValues(alarms[i].Node).Set(alarms[i].Share())
+		}
 	}
 	m.reserves.Publish(next)
 }

@@ -6,6 +6,7 @@ package updater
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -40,12 +41,12 @@ type nodeGuard struct {
 // guardNodes adds the nodes that are nearly out of memory to the input of a pass.
 func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) {
 	g := &u.guard
-	watched := map[string]*cluster.Node{}
+	watched := map[string]bool{}
 	if g.reader != nil && u.config.NodeGuard && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
 		watched = watchedNodes(w)
 	}
 	if len(watched) == 0 {
-		u.ledger.Guard.Observe(now, nil, nil, nil)
+		u.ledger.Guard.Alarms = nil
 		*g = nodeGuard{reader: g.reader}
 		u.metrics.publishReserves(nil)
 		return
@@ -53,37 +54,31 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 	if now.After(g.next) || now.Before(g.next.Add(-guardRetry)) {
 		g.read(ctx, now, u.log)
 	}
-	u.ledger.Guard.Observe(now, watched, w.Pods, g.samples)
-	u.metrics.publishReserves(u.ledger.Guard.Alarms)
-	rests := map[string]bool{}
-	for i := range u.ledger.Guard.Alarms {
-		a := &u.ledger.Guard.Alarms[i]
-		if a.Rests && !g.rests[a.Node] {
-			u.log.Warn("Node is nearly out of memory again after three pods have moved; no pod is moved from it until an hour after the first of them",
+	book := &u.ledger.Guard
+	book.Observe(now, w.Nodes, watched, w.Pods, g.samples)
+	u.metrics.publishReserves(book.Alarms)
+	for i := range book.Alarms {
+		if a := &book.Alarms[i]; a.Rests && !g.rests[a.Node] {
+			u.log.Warn("Node is nearly out of memory although pods were moved from it; no pod is moved from it until an hour after the first of these",
 				slog.String("node", a.Node), slog.String("remedy", "find what uses more memory than it requests, add nodes, or size the pods by another profile"))
+			cluster.Put(&g.rests, a.Node, true)
 		}
-		rests[a.Node] = a.Rests
 	}
-	g.rests = rests
+	maps.DeleteFunc(g.rests, func(name string, _ bool) bool { return !book.HasMoved(name) })
 }
 
 // watchedNodes returns the nodes with a pod whose memory limits follow the highest usage.
-func watchedNodes(w *plan.World) map[string]*cluster.Node {
-	byName := make(map[string]*cluster.Node, len(w.Nodes))
-	for i := range w.Nodes {
-		byName[w.Nodes[i].Name] = &w.Nodes[i]
-	}
-	watched := map[string]*cluster.Node{}
+func watchedNodes(w *plan.World) map[string]bool {
+	watched := map[string]bool{}
 	for i := range w.Governed {
 		if !w.Governed[i].Autoscaler.MemoryLimits.Peaks {
 			continue
 		}
 		for _, p := range w.Governed[i].Pods {
-			if n := byName[p.Node]; n != nil && p.Live() {
-				watched[p.Node] = n
-			}
+			watched[p.Node] = watched[p.Node] || p.Node != "" && p.Live()
 		}
 	}
+	maps.DeleteFunc(watched, func(_ string, is bool) bool { return !is })
 	return watched
 }
 
@@ -98,7 +93,7 @@ func (g *nodeGuard) read(ctx context.Context, now time.Time, log *slog.Logger) {
 		g.next = now.Add(guardRetry)
 		if !g.failing {
 			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(err)),
-				slog.String("remedy", "check that metrics-server runs, or set --node-guard=false"))
+				slog.String("remedy", "check that metrics-server runs, and apply deploy/rights/node-guard; or set --node-guard=false"))
 		}
 	case g.failing:
 		log.Info("Read the memory usage of pods after earlier failures")

@@ -7,8 +7,8 @@
 // of a node use that part, or soon will, an alarm names the node and which of its pods may make room: by moving, because lower requests free no memory
 // that is in use. Package plan chooses the pod.
 //
-// A node has at most one move a minute, and a node and a workload three in an hour. If a node is full again after these, it rests: moving more pods
-// does not help.
+// A node has at most one move a minute, and a node and a workload three in an hour. If a node is full again after these, or if a pod of a workload that
+// moved came back, it rests: moving more pods does not help. Moves are not stored, so a new updater only observes for a minute.
 package guard
 
 import (
@@ -23,11 +23,13 @@ import (
 const (
 	// Line is the share of the allocatable memory of a node above which its pods use the part that is for peaks.
 	Line = 0.85
-	// ahead is how long before the line is passed an alarm begins, if usage rises steadily.
+	// ahead is how long before the line is passed an alarm begins, if usage rises steadily, and least the share of the memory from which that counts.
 	ahead = 10 * time.Minute
-	// maxAge is the maximum age of a sample, and newPod how long a pod may have none.
-	maxAge = time.Minute
-	newPod = 2 * time.Minute
+	least = 0.7
+	// maxAge is the maximum age of a sample: metrics-server measures every 15 to 60 seconds. For settling, a pod that moves counts on its new node
+	// before it is measured there, a node is only observed at first, and a new pod may have no sample.
+	maxAge   = 2 * time.Minute
+	settling = 2 * time.Minute
 	// steady is how long usage must rise steadily, and kept how long readings are kept.
 	steady = 3 * time.Minute
 	kept   = 5 * time.Minute
@@ -52,7 +54,7 @@ type Alarm struct {
 	Allocatable int64
 	Excess      int64                 // above the line, now or at the end of the time that is looked ahead
 	Coming      bool                  // the line is not passed yet
-	Rests       bool                  // no pod moves: three moves did not help
+	Rests       bool                  // no pod moves: three moves did not help, or a moved pod came back
 	Waits       bool                  // no pod moves: the last move is less than a minute ago
 	Usage       map[cluster.Key]int64 // by pod
 }
@@ -66,22 +68,33 @@ func (a *Alarm) Share() float64 {
 type Book struct {
 	Alarms []Alarm // of the last observation, by node
 
-	nodes     map[string]*node
-	workloads map[cluster.Workload]moves
-	last      time.Time
+	nodes map[string]*node
+	moves []move // of the last hour, oldest first
+	last  time.Time
 }
 
 type node struct {
+	first    time.Time // when it was observed first
 	readings []reading // the last ones, oldest first
 	left     int64     // memory below the line that is not in use, as far as it is known
-	moves    moves
 }
 
-// moves are the times of moves in the last hour.
-type moves []time.Time
+// A move is a pod that moves, or may do so.
+type move struct {
+	at       time.Time
+	of       cluster.Workload
+	from, to string // nodes; the scheduler may choose another one
+	bytes    int64
+}
 
-func (m moves) recent(now time.Time) moves {
-	return slices.DeleteFunc(m, func(at time.Time) bool { return now.Sub(at) >= Rest })
+// count returns the number of moves that a function selects.
+func (b *Book) count(is func(*move) bool) (n int) {
+	for i := range b.moves {
+		if is(&b.moves[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 type reading struct {
@@ -89,73 +102,71 @@ type reading struct {
 	bytes int64
 }
 
-// Observe sets the alarms of the watched nodes from samples of their pods. A node is only judged by samples that are not older than a
-// minute. What is above the size of a node is not possible, so such a node is not judged.
-func (b *Book) Observe(now time.Time, watched map[string]*cluster.Node, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
+// Observe sets the alarms of the watched nodes from samples of the pods of all nodes. What is above the size of a node is not possible, so such a node is
+// not judged.
+func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
 	if now.Before(b.last) { // the clock was set back
 		*b = Book{}
 	}
 	b.last = now
-	maps.DeleteFunc(b.nodes, func(name string, n *node) bool {
-		n.moves = n.moves.recent(now)
-		return watched[name] == nil && len(n.moves) == 0
-	})
-	for w, all := range b.workloads {
-		if b.workloads[w] = all.recent(now); len(b.workloads[w]) == 0 {
-			delete(b.workloads, w)
-		}
-	}
-	usage := map[string]map[cluster.Key]int64{}
-	newest := map[string]time.Time{}
-	partial := map[string]bool{}
-	for _, p := range pods {
-		if watched[p.Node] == nil || !p.Live() {
-			continue
-		}
-		s, measured := samples[p.Key]
-		if !measured || now.Sub(s.At) > maxAge || s.At.Sub(now) > maxAge || s.Bytes < 0 {
-			partial[p.Node] = partial[p.Node] || now.Sub(p.Started) > newPod
-			continue
-		}
-		if usage[p.Node] == nil {
-			usage[p.Node] = map[cluster.Key]int64{}
-		}
-		usage[p.Node][p.Key] = s.Bytes
-		newest[p.Node] = cluster.Latest(newest[p.Node], s.At)
-	}
 	b.Alarms = nil
-	for name, of := range usage {
-		if alarm, raised := b.judge(now, watched[name], of, newest[name], partial[name]); raised {
+	b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return now.Sub(m.at) >= Rest })
+	on := map[string][]*cluster.Pod{}
+	for _, p := range pods {
+		if p.Node != "" && p.Live() {
+			on[p.Node] = append(on[p.Node], p)
+		}
+	}
+	maps.DeleteFunc(b.nodes, func(name string, _ *node) bool { return on[name] == nil })
+	for i := range nodes {
+		n := &nodes[i]
+		if alarm, raised := b.judge(now, n, on[n.Name], samples); raised && watched[n.Name] {
 			b.Alarms = append(b.Alarms, alarm)
 		}
 	}
 	slices.SortFunc(b.Alarms, func(x, y Alarm) int { return strings.Compare(x.Node, y.Node) })
 }
 
-// judge returns the alarm of a node whose newest sample is of a time. With partial usage, which is too low, only usage above the line counts.
-func (b *Book) judge(now time.Time, of *cluster.Node, usage map[cluster.Key]int64, at time.Time, partial bool) (Alarm, bool) {
-	alarm := Alarm{Node: of.Name, Allocatable: of.Allocatable.Memory, Usage: usage}
-	for _, bytes := range usage {
-		alarm.Used += bytes
+// judge returns the alarm of a node with pods. With partial usage, which is too low, only usage above the line counts.
+func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, samples map[cluster.Key]Sample) (Alarm, bool) {
+	alarm := Alarm{Node: of.Name, Allocatable: of.Allocatable.Memory, Usage: make(map[cluster.Key]int64, len(pods))}
+	var newest time.Time
+	partial, returned := false, false
+	for _, p := range pods {
+		s, measured := samples[p.Key]
+		if !measured || now.Sub(s.At).Abs() > maxAge || s.At.Before(p.Started) || s.Bytes < 0 {
+			partial = partial || p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling
+			continue
+		}
+		alarm.Usage[p.Key] = s.Bytes
+		alarm.Used += s.Bytes
+		newest = cluster.Latest(newest, s.At)
+		returned = returned || b.count(func(m *move) bool { return m.from == of.Name && m.of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) }) > 0
 	}
-	if alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
+	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
 		return alarm, false
 	}
 	n := b.nodes[of.Name]
 	if n == nil {
-		n = new(node)
+		n = &node{first: now}
 		cluster.Put(&b.nodes, of.Name, n)
 	}
-	n.read(reading{at, alarm.Used}, partial)
+	n.read(reading{newest, alarm.Used}, partial)
 	line := int64(Line * float64(alarm.Allocatable))
 	n.left = line - alarm.Used
-	alarm.Excess = -n.left
-	if alarm.Excess <= 0 {
+	for i := range b.moves {
+		if m := &b.moves[i]; m.to == of.Name && now.Sub(m.at) < settling {
+			n.left -= m.bytes
+		}
+	}
+	alarm.Excess = alarm.Used - line
+	if alarm.Excess <= 0 && float64(alarm.Used) >= least*float64(alarm.Allocatable) {
 		alarm.Coming = true
 		alarm.Excess = n.expected() - line
 	}
-	alarm.Rests = len(n.moves) >= MostMoves
-	alarm.Waits = len(n.moves) > 0 && now.Sub(n.moves[len(n.moves)-1]) < pause
+	moves := b.count(func(m *move) bool { return m.from == of.Name })
+	alarm.Rests = moves >= MostMoves || returned
+	alarm.Waits = b.count(func(m *move) bool { return m.from == of.Name && now.Sub(m.at) < pause }) > 0 || now.Sub(n.first) < pause
 	return alarm, alarm.Excess > 0
 }
 
@@ -187,16 +198,21 @@ func rate(from, to reading) float64 {
 }
 
 // MayMove reports whether a pod of a workload that uses an amount of memory may move to a node: not if three pods of the workload have moved in the last
-// hour, or if the node is watched and would have an alarm, too.
-func (b *Book) MayMove(w cluster.Workload, bytes int64, to string) bool {
+// hour, or if the node would be nearly out of memory, too.
+func (b *Book) MayMove(of cluster.Workload, bytes int64, to string) bool {
 	n := b.nodes[to]
-	return len(b.workloads[w]) < MostMoves && (n == nil || len(n.readings) == 0 || bytes <= n.left)
+	return b.count(func(m *move) bool { return m.of == of }) < MostMoves && (n == nil || bytes <= n.left)
 }
 
-// Moved records that a pod of a workload moves from a node, or may do so.
-func (b *Book) Moved(now time.Time, w cluster.Workload, from string) {
-	cluster.Put(&b.workloads, w, append(b.workloads[w], now))
-	if n := b.nodes[from]; n != nil {
-		n.moves = append(n.moves, now)
+// Moved records that a pod of a workload that uses an amount of memory moves from one node to another one, or may do so.
+func (b *Book) Moved(now time.Time, of cluster.Workload, bytes int64, from, to string) {
+	b.moves = append(b.moves, move{now, of, from, to, bytes})
+	if n := b.nodes[to]; n != nil {
+		n.left -= bytes
 	}
+}
+
+// HasMoved reports whether a pod has moved from a node in the last hour.
+func (b *Book) HasMoved(from string) bool {
+	return b.count(func(m *move) bool { return m.from == from }) > 0
 }

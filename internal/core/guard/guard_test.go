@@ -18,15 +18,17 @@ var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 // A scene is a node of 100 GiB with pods, and what they use.
 type scene struct {
 	Book
-	nodes   map[string]*cluster.Node
+	nodes   []cluster.Node
+	watched map[string]bool
 	pods    []*cluster.Pod
 	samples map[cluster.Key]Sample
 }
 
 func newScene(pods int) *scene {
-	s := &scene{nodes: map[string]*cluster.Node{"n": {Name: "n", Allocatable: cluster.Amounts(64000, 100*gi), Capacity: cluster.Amounts(64000, 104*gi)}}, samples: map[cluster.Key]Sample{}}
+	s := &scene{samples: map[cluster.Key]Sample{}, watched: map[string]bool{"n": true}}
+	s.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(64000, 100*gi), Capacity: cluster.Amounts(64000, 104*gi)}, {Name: "other", Allocatable: cluster.Amounts(64000, 100*gi)}}
 	for i := range pods {
-		s.pods = append(s.pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}, Node: "n", Phase: cluster.Running, Started: noon.Add(-time.Hour)})
+		s.pods = append(s.pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}, Node: "n", Phase: cluster.Running, Started: noon.Add(-time.Hour), Created: noon.Add(-time.Hour), Containers: []cluster.Container{{Name: "app"}}})
 	}
 	return s
 }
@@ -41,7 +43,7 @@ func (s *scene) observe(after time.Duration, total float64) *Alarm {
 }
 
 func (s *scene) look(after time.Duration) *Alarm {
-	s.Observe(noon.Add(after), s.nodes, s.pods, s.samples)
+	s.Observe(noon.Add(after), s.nodes, s.watched, s.pods, s.samples)
 	if len(s.Alarms) == 0 {
 		return nil
 	}
@@ -68,6 +70,7 @@ func TestBook_usageRisesSteadily_alarmComesBeforeTheLine(t *testing.T) {
 		want  bool
 	}{
 		"one percent a minute":       {[]float64{74, 74.5, 75, 75.5, 76, 76.5, 77, 77.5, 78}, true},
+		"from a low level":           {[]float64{5, 10, 15, 20, 25, 30, 35, 40, 45}, false},
 		"too slowly":                 {[]float64{74, 74.1, 74.2, 74.3, 74.4, 74.5, 74.6, 74.7, 74.8}, false},
 		"for too short a time":       {[]float64{74, 75, 76, 77}, false},
 		"up and down":                {[]float64{70, 80, 70, 80, 70, 80, 70, 80, 70}, false},
@@ -97,11 +100,11 @@ func TestBook_threeMovesDidNotHelp_nodeRestsForAnHour(t *testing.T) {
 			}
 			if !a.Rests && !a.Waits {
 				moves++
-				s.Moved(noon.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second), workload(moves), "n")
+				s.Moved(noon.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second), workload(moves), gi, "n", "other")
 			}
 		}
-		if minute == 2 && moves != 3 {
-			t.Errorf("%d moves in the first three minutes, want one a minute", moves)
+		if minute == 3 && moves != 3 {
+			t.Errorf("%d moves in the first four minutes, want one in each but the first", moves)
 		}
 	}
 	if moves != 9 {
@@ -117,13 +120,13 @@ func TestBook_samplesAreMissingOrWrong_isNotMisled(t *testing.T) {
 	}{
 		"all are known":                       {func(*scene) {}, true},
 		"one is missing":                      {func(s *scene) { delete(s.samples, s.pods[0].Key) }, true},
-		"one is old, and the others use less": {func(s *scene) { s.set(0, -2*time.Minute, 30); s.set(1, 0, 20) }, false},
+		"one is old, and the others use less": {func(s *scene) { s.set(0, -3*time.Minute, 30); s.set(1, 0, 20) }, false},
 		"one is from the future":              {func(s *scene) { s.set(0, 5*time.Minute, 60); s.set(1, 0, 20) }, false},
 		"one is below zero":                   {func(s *scene) { s.set(0, 0, -90); s.set(1, 0, 20) }, false},
 		"more than the node has":              {func(s *scene) { s.set(0, 0, 1e6) }, false},
 		"one has ended":                       {func(s *scene) { s.pods[0].Phase = cluster.Succeeded; s.set(1, 0, 20) }, false},
-		"the size of the node is not known":   {func(s *scene) { s.nodes["n"].Allocatable = cluster.Resources{} }, false},
-		"the node is not watched":             {func(s *scene) { s.nodes = nil }, false},
+		"the size of the node is not known":   {func(s *scene) { s.nodes[0].Allocatable = cluster.Resources{} }, false},
+		"the node is not watched":             {func(s *scene) { s.watched = nil }, false},
 	} {
 		s := newScene(4)
 		for i := range s.pods {
@@ -161,11 +164,11 @@ func TestBook_podWithoutSampleIsMeasuredAgain_isNoRise(t *testing.T) {
 func TestBook_clockIsSetBack_startsAgain(t *testing.T) {
 	s := newScene(2)
 	s.observe(0, 90)
-	s.Moved(noon, workload(0), "n")
-	if a := s.observe(-time.Hour, 90); a == nil || a.Waits || a.Rests {
+	s.Moved(noon, workload(0), gi, "n", "other")
+	s.observe(-30*time.Minute, 90)
+	if a := s.observe(-29*time.Minute, 90); a == nil || a.Waits || a.Rests {
 		t.Errorf("%+v, want an alarm without a wait of an hour", a)
 	}
-	s.Moved(noon, workload(0), "other") // a node that is not watched
 }
 
 func workload(i int) cluster.Workload {
@@ -179,7 +182,8 @@ func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
 	for minute := range 120 {
 		now := noon.Add(time.Duration(minute) * time.Minute)
 		node := fmt.Sprint("n", minute)
-		s.nodes = map[string]*cluster.Node{node: {Name: node, Allocatable: cluster.Amounts(64000, 100*gi)}}
+		s.nodes = []cluster.Node{{Name: node, Allocatable: cluster.Amounts(64000, 100*gi)}}
+		s.watched = map[string]bool{node: true}
 		for _, p := range s.pods {
 			p.Node = node
 		}
@@ -188,7 +192,7 @@ func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
 		}
 		if s.MayMove(workload(0), 40*gi, "elsewhere") {
 			moves++
-			s.Moved(now, workload(0), node)
+			s.Moved(now, workload(0), 40*gi, node, "elsewhere")
 		}
 	}
 	if moves != 6 || len(s.Book.nodes) > 4 {
@@ -196,5 +200,39 @@ func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
 	}
 	if s.MayMove(workload(1), 1, "n119") || !s.MayMove(workload(1), 1, "elsewhere") {
 		t.Error("a pod moves to a node without room, or to none")
+	}
+}
+
+// A pod that comes back to its node frees nothing there, so no more pods move.
+func TestBook_movedPodComesBack_nodeRests(t *testing.T) {
+	s := newScene(3)
+	s.observe(0, 95)
+	s.Moved(noon.Add(time.Minute), s.pods[0].Workload(), 30*gi, "n", "other")
+	if a := s.observe(3*time.Minute, 95); a == nil || a.Rests || a.Waits {
+		t.Errorf("%+v, want an alarm", a)
+	}
+	s.pods[0].Created = noon.Add(2 * time.Minute)
+	if a := s.observe(4*time.Minute, 95); a == nil || !a.Rests || !s.HasMoved("n") || s.HasMoved("other") {
+		t.Errorf("%+v, want that the node rests", a)
+	}
+	if a := s.observe(62*time.Minute, 95); a == nil || a.Rests || s.HasMoved("n") {
+		t.Errorf("%+v, want no rest after an hour", a)
+	}
+}
+
+// Pods of several nodes do not all move to the same one before they are measured there.
+func TestBook_podsMoveToANode_countThereAtOnce(t *testing.T) {
+	s := newScene(2)
+	s.pods[1].Node = "other"
+	s.observe(0, 100) // 50 GiB on each
+	if !s.MayMove(workload(0), 35*gi, "other") || s.MayMove(workload(0), 36*gi, "other") {
+		t.Error("a node of 100 GiB with 50 GiB in use does not take 35 GiB, or takes more")
+	}
+	s.Moved(noon, workload(0), 20*gi, "n", "other")
+	for after, want := range map[time.Duration]bool{0: false, time.Minute: false, 3 * time.Minute: true} {
+		if s.observe(after, 100); s.MayMove(workload(1), 20*gi, "other") != want {
+			t.Errorf("after %v: takes 20 GiB more: %v", after, !want)
+		}
+		s.last = noon
 	}
 }

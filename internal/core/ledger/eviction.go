@@ -43,6 +43,7 @@ type Attempt struct {
 	Rescue   bool                 // a container was OOM-killed and gets more memory
 	Part     bool                 // Resize: With is a part of the increase; the rest follows when the node has room
 	RoomFor  *cluster.Pod         // the pod that gets the room of this one; nil if there is none
+	Guard    bool                 // the node of the pod is nearly out of memory
 	Memory   int64                // Delete: bytes that the replacement gets
 	Repeated bool                 // Delete: the replacement of an earlier deletion was OOM-killed, too
 	Total    cluster.PodResources // Resize: what the pods of the workload requested at least, if a quota refused it; zero if unknown

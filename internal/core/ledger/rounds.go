@@ -21,14 +21,14 @@ type roundRecords struct {
 // evictions of a workload are counted in rounds: a round ends when a pod is evicted that was created after the round began. The second
 // round may follow at once, because the recommendation of a new VPA grows quickly. Each later one waits for a back-off that doubles. An
 // OOM rescue is no such round, because it follows from a kill: the rounds of all evictions are counted too, and bound rescues only, by a shorter
-// back-off. They are not stored. Evictions whose replacements did not get the requests have a back-off of their own, and are no rounds.
+// back-off. They are not stored. A move from a node that is nearly out of memory is no round: package guard bounds these. Evictions whose replacements did not get the requests have a back-off of their own, and are no rounds.
 
 // roundsTTL is how long after the last eviction the rounds of a workload are forgotten. It is longer than every back-off.
 const roundsTTL = 12 * time.Hour
 
 // noteRound records that a pod was evicted, or may have been.
 func (l *Ledger) noteRound(now time.Time, d Attempt) {
-	if d.Do != decision.Evict {
+	if d.Do != decision.Evict || d.Guard {
 		return
 	}
 	l.noteRoundIn(l.allRounds, now, d)

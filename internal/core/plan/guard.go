@@ -11,19 +11,23 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/guard"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// guardNodes moves a pod from each node that is nearly out of memory (ledger.Ledger.Guard), before the kubelet evicts one: of the pods that use more memory than
-// they request, which the kubelet evicts first, one whose priority is the lowest of theirs and whose move costs least for what it frees. So no pod moves
-// for another one of a lower priority, and none that keeps to its request. All checks of a move apply.
+// guardedNodes is the number of nodes from which pods move in a pass: those with the largest share of the memory for peaks in use.
+const guardedNodes = 10
+
+// guardNodes moves a pod from each node that is nearly out of memory (ledger.Ledger.Guard), before the kubelet evicts one: of the pods that use more memory
+// than they request, which the kubelet evicts first, one whose priority is the lowest of theirs. So no pod moves for another one of a lower priority, and
+// none that keeps to its request. All checks of a move apply.
 func (s *pass) guardNodes(ds []entry) {
-	alarms := s.w.Ledger.Guard.Alarms
-	if len(alarms) == 0 || !s.occupancy.Rooms().Known {
+	if len(s.w.Ledger.Guard.Alarms) == 0 || s.b.UpstreamRules || !s.occupancy.Rooms().Known {
 		return
 	}
+	alarms := slices.SortedStableFunc(slices.Values(s.w.Ledger.Guard.Alarms), func(a, b guard.Alarm) int { return cmp.Compare(b.Share(), a.Share()) })
 	alarmed := cluster.SetOf(alarms, func(a guard.Alarm) string { return a.Node })
 	on := map[string][]*entry{}
 	for i := range ds {
@@ -31,20 +35,27 @@ func (s *pass) guardNodes(ds []entry) {
 			on[node] = append(on[node], &ds[i])
 		}
 	}
-	for i := range alarms {
-		alarm := &alarms[i]
-		n := s.occupancy.Rooms().Nodes[alarm.Node]
-		leaves := func(d *entry) bool {
-			return d.Do == decision.Evict || d.Do == decision.Surge || d.Do == decision.Delete
+	for i := range alarms[:min(len(alarms), guardedNodes)] {
+		if entries := on[alarms[i].Node]; len(entries) > 0 {
+			s.guardNode(&alarms[i], alarmed, entries)
 		}
-		if n == nil || alarm.Rests || alarm.Waits || n.Leaving || slices.ContainsFunc(on[alarm.Node], leaves) ||
-			slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) }) {
-			continue // what leaves may be enough
-		}
-		for _, m := range s.movesFrom(n, alarm, alarmed, on[alarm.Node]) {
-			if s.moveFrom(alarm, m) {
-				break
-			}
+	}
+}
+
+// guardNode moves a pod from a node. If it panics, it records a Failure.
+func (s *pass) guardNode(alarm *guard.Alarm, alarmed map[string]bool, on []*entry) {
+	defer s.noteFailure(on[0].Autoscaler)
+	n := s.occupancy.Rooms().Nodes[alarm.Node]
+	leaves := func(d *entry) bool {
+		return d.Do == decision.Evict || d.Do == decision.Surge || d.Do == decision.Delete
+	}
+	if n == nil || alarm.Rests || alarm.Waits || slices.ContainsFunc(on, leaves) ||
+		slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) }) {
+		return // what leaves may be enough
+	}
+	for _, m := range s.movesFrom(n, alarm, alarmed, on) {
+		if s.moveFrom(alarm, n, m) {
+			return
 		}
 	}
 }
@@ -52,16 +63,19 @@ func (s *pass) guardNodes(ds []entry) {
 // A guardMove is a pod that may move from a node that is nearly out of memory.
 type guardMove struct {
 	*entry
-	to    *placement.Room
-	size  room.Amount // of the replacement
-	value float64     // share of the excess that it frees, per cost
+	to   *placement.Room
+	size room.Amount // of the replacement
+	used int64       // memory, in bytes
+	cost int64
 }
 
-// movesFrom returns the pods that may move, the best first.
+// movesFrom returns the pods that may move, the best first: those that free enough with the moves that are left, by cost, and then those that use most.
 func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[string]bool, on []*entry) []guardMove {
 	var lowest *cluster.Pod // of those that use more than they request, also if they may not move
 	for _, p := range n.Pods {
-		if alarm.Usage[p.Key] > p.Requested().Memory && (lowest == nil || p.Priority < lowest.Priority) {
+		used := alarm.Usage[p.Key]
+		counts := used > p.Requested().Memory && used >= alarm.Excess/20 && p.Controller.Kind != "DaemonSet" && p.Controller.Kind != "Node"
+		if counts && (lowest == nil || p.Priority < lowest.Priority) {
 			lowest = p
 		}
 	}
@@ -69,34 +83,43 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 	var out []guardMove
 	for _, d := range on {
 		used := alarm.Usage[d.Pod.Key]
-		if used <= d.Pod.Requested().Memory || d.Pod.Priority > lowest.Priority || s.occupancy.Allowed(d.Autoscaler) == room.Off || !s.occupancy.CanLeave(d.Decision) {
+		if lowest == nil || used <= d.Pod.Requested().Memory || d.Pod.Priority > lowest.Priority || s.occupancy.Allowed(d.Autoscaler) == room.Off || !s.occupancy.CanLeave(d.Decision) {
 			continue
 		}
 		c := s.candidateFor(d, spots)
 		for _, at := range c.Spots {
 			to := spots.All[at]
 			if !alarmed[to.Node] && to.Free.Holds(c.Size) && s.w.Ledger.Guard.MayMove(d.Pod.Workload(), used, to.Node) {
-				value := min(1, float64(used)/float64(alarm.Excess)) / float64(room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c}))
-				out = append(out, guardMove{d, s.occupancy.Rooms().Nodes[to.Node], c.Size, value})
+				out = append(out, guardMove{d, s.occupancy.Rooms().Nodes[to.Node], c.Size, used, room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})})
 				break
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b guardMove) int { return cmp.Or(cmp.Compare(b.value, a.value), byName(*a.entry, *b.entry)) })
+	slices.SortFunc(out, func(a, b guardMove) int {
+		few := func(m guardMove) bool { return m.used < alarm.Excess/guard.MostMoves }
+		if few(a) || few(b) {
+			return cmp.Or(integer.FalseFirst(few(a), few(b)), cmp.Compare(b.used, a.used), byName(*a.entry, *b.entry))
+		}
+		return cmp.Or(cmp.Compare(a.cost, b.cost), byName(*a.entry, *b.entry))
+	})
 	return out
 }
 
-// moveFrom moves a pod, if no check blocks that.
-func (s *pass) moveFrom(alarm *guard.Alarm, m guardMove) bool {
+// moveFrom moves a pod, if no check blocks that. It is not surged if its node has room for the new pod, which would then use its memory, too.
+func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool {
 	before := m.Reason
 	t := s.roomDecider(m.entry)
 	do, against := t.moves(moveBySurge, move)
+	if do == decision.Surge && n.Open.Holds(m.size) {
+		do, against = decision.Evict, move
+	}
 	t.try(do, against, decision.Fits)
 	if m.Do == decision.Leave {
 		m.Reason = before
 		return false
 	}
 	m.placed = true
+	m.guardTo = m.to.Node.Name
 	m.to.Open = m.to.Open.Sub(m.size)
 	when := "use"
 	if alarm.Coming {
@@ -109,7 +132,10 @@ func (s *pass) moveFrom(alarm *guard.Alarm, m guardMove) bool {
 
 // noteMove remembers a move from a node that is nearly out of memory.
 func (p *Pass) noteMove(d *entry) {
-	if d.Reason.Code == decision.NodeNearlyFull {
-		p.w.Ledger.Guard.Moved(p.now, d.Pod.Workload(), d.Pod.Node)
+	book := &p.w.Ledger.Guard
+	for i := range book.Alarms {
+		if a := &book.Alarms[i]; d.Reason.Code == decision.NodeNearlyFull && a.Node == d.Pod.Node {
+			book.Moved(p.now, d.Pod.Workload(), a.Usage[d.Pod.Key], a.Node, d.guardTo)
+		}
 	}
 }

@@ -64,6 +64,12 @@ func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
 		"a pod has just moved":                  {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Waits = true }, ""},
 		"one frees all, and another only a bit": {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Excess = 6 << 30 }, "a-0"},
 		"the lowest priority, if it frees less": {func(w *World, _ *Budget) { w.Pods[0].Priority, w.Pods[2].Priority = 1000, 10 }, "b-0"},
+		"a pod of a DaemonSet has a lower one": {func(w *World, _ *Budget) {
+			agent := *w.Pods[4]
+			agent.Key.Name, agent.UID, agent.Controller.Kind, agent.Priority = "agent", "agent", "DaemonSet", -5
+			w.Ledger.Guard.Alarms[0].Usage[agent.Key] = 3 << 30
+			w.Pods = append(w.Pods, &agent)
+		}, "a-0"},
 		"one that may not move has a lower one": {func(w *World, _ *Budget) {
 			w.Pods[0].Priority, w.Governed[0].Autoscaler.Mode = -5, cluster.Off
 		}, ""},
@@ -74,7 +80,8 @@ func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
 		"the other nodes are nearly out of memory, too": {func(w *World, _ *Budget) {
 			w.Ledger.Guard.Alarms = append(w.Ledger.Guard.Alarms, guard.Alarm{Node: "n2", Rests: true}, guard.Alarm{Node: "n3", Rests: true})
 		}, ""},
-		"a pod leaves already":        {func(w *World, _ *Budget) { w.Pods[4].Deleting = true }, ""},
+		"a pod terminates":            {func(w *World, _ *Budget) { w.Pods[4].Deleting = true }, "a-0"}, // its memory does not count
+		"--updater-rules=upstream":    {func(_ *World, b *Budget) { b.UpstreamRules = true }, ""},
 		"too few replicas for one":    {func(w *World, _ *Budget) { w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 1} }, "b-0"},
 		"--make-room=off":             {func(_ *World, b *Budget) { b.MakeRoom = room.Off }, ""},
 		"one VPA forbids it":          {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.MakeRoom = "off" }, "b-0"},
@@ -102,18 +109,21 @@ func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
 	}
 }
 
+// A pod of a Deployment is surged, unless its node has room for the new pod, too, which would then use its memory.
 func TestPlan_nodeWillSoonBeOutOfMemory_reasonSaysSoAndDeploymentIsSurged(t *testing.T) {
-	w, b := guarded()
-	w.Ledger.Guard.Alarms[0].Coming, w.Surges = true, &surge.State{}
-	for _, p := range w.Pods {
-		p.Top.Kind = "Deployment"
-	}
-	for i := range w.Governed {
-		w.Governed[i].Autoscaler.Target.Kind = "Deployment"
-	}
-	d := decisionOf(Plan(noon, w, b), "a-0")
-	if text := d.Reason.String(); d.Do != decision.Surge || !strings.Contains(text, "node n1 will soon use more than 85 % of its memory and now use 94 %") {
-		t.Errorf("%s: %s", d.Do, text)
+	for gib, want := range map[int64]decision.Act{7: decision.Surge, 16: decision.Evict} {
+		w, b := guarded()
+		w.Ledger.Guard.Alarms[0].Coming, w.Surges, w.Nodes[0].Allocatable.Memory = true, &surge.State{}, gib<<30
+		for _, p := range w.Pods {
+			p.Top.Kind = "Deployment"
+		}
+		for i := range w.Governed {
+			w.Governed[i].Autoscaler.Target.Kind = "Deployment"
+		}
+		d := decisionOf(Plan(noon, w, b), "a-0")
+		if text := d.Reason.String(); d.Do != want || !strings.Contains(text, "node n1 will soon use more than 85 % of its memory and now use 94 %") {
+			t.Errorf("%d GiB: %s: %s", gib, d.Do, text)
+		}
 	}
 }
 
@@ -129,16 +139,17 @@ func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 		"refused": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget}) }, "b-0", false},
 	} {
 		w, b := guarded()
-		nodes := map[string]*cluster.Node{"n1": &w.Nodes[0]}
+		watched := map[string]bool{"n1": true}
 		samples := map[cluster.Key]guard.Sample{}
 		for key, bytes := range w.Ledger.Guard.Alarms[0].Usage {
 			samples[key] = guard.Sample{At: noon, Bytes: bytes + 1<<30}
 		}
-		w.Ledger.Guard.Observe(noon, nodes, w.Pods, samples)
+		w.Ledger.Guard.Observe(noon.Add(-time.Minute), w.Nodes, watched, w.Pods, samples)
+		w.Ledger.Guard.Observe(noon, w.Nodes, watched, w.Pods, samples)
 		p := Begin(noon, w, b)
 		p.Learn()
 		c.report(p, decisionOf(p.Decisions(), "a-0"))
-		w.Ledger.Guard.Observe(noon.Add(2*time.Second), nodes, w.Pods, samples)
+		w.Ledger.Guard.Observe(noon.Add(2*time.Second), w.Nodes, watched, w.Pods, samples)
 		if len(w.Ledger.Guard.Alarms) != 1 || w.Ledger.Guard.Alarms[0].Waits != c.counts {
 			t.Fatalf("%s: %+v, want that it counts: %v", name, w.Ledger.Guard.Alarms, c.counts)
 		}

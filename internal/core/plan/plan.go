@@ -49,8 +49,8 @@ func (s *pass) decide() []entry {
 		s.decideOn(g, &ds)
 	}
 	(&roomMaker{pass: s}).make(ds)
-	s.guardNodes(ds)
 	s.checkHeadroom(ds)
+	s.guardNodes(ds)
 	s.share(ds)
 	slices.SortFunc(ds, byExecution)
 	return ds
@@ -204,6 +204,7 @@ type entry struct {
 
 	placed  bool         // the room for the replacement is known; only set on Evict
 	roomFor *cluster.Pod // the pod that gets the room of this one; only set on Evict and Surge
+	guardTo string       // the node where the replacement fits, if the pod moves because its node is nearly out of memory
 
 	canary     bool      // the pod is the canary of its workload
 	rank       int       // position in the order in which the pods of the autoscaler are decided on
@@ -220,7 +221,7 @@ type entry struct {
 func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 	a := ledger.Attempt{
 		Pod: tried.Pod, Autoscaler: tried.Autoscaler.Key, Do: tried.Do, With: tried.With, Rescue: tried.Rescue,
-		Part: tried.Reason.Part, RoomFor: d.roomFor, Repeated: d.again,
+		Part: tried.Reason.Part, RoomFor: d.roomFor, Guard: tried.Reason.Code == decision.NodeNearlyFull, Repeated: d.again,
 	}
 	if d.scope != nil {
 		a.Newest = d.scope.newest
