@@ -433,7 +433,6 @@ func TestUpdater_autoscalerOfAnotherRecommender_getsNoWrite(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					fake := newFakeCluster(cluster.Recreate)
 					fake.autoscalers[0].Recommender, fake.stale = recommender, paused
-					fake.autoscalers[0].Warned = true // a condition of podfit's rollout would be due
 					u := newTestUpdater(fake)
 					u.conditions.profileNames = func() ([]string, bool) { return []string{"large-batch"}, true }
 					to := &conditionLog{}

@@ -36,14 +36,38 @@ type conditionReporter struct {
 	summaries    *summary.Writer         // nil: no condition Updating is written
 	health       *process.Health
 	log          *slog.Logger
-	rollouts     map[cluster.Key]*rolloutShown // what was reported last
-	rescues      map[cluster.Key]*rescueReport // what is shown
+	rollouts     reports[rolloutReport]
+	rescues      reports[rescueState]
 }
 
 // A conditionAttempt is the state of the write of conditions of one autoscaler. A change of the conditions sets written to false.
 type conditionAttempt struct {
 	written bool
 	attempt.Failures
+}
+
+// reports are what was reported by conditions, by autoscaler.
+type reports[State comparable] map[cluster.Key]*report[State]
+
+type report[State comparable] struct {
+	last State
+	conditionAttempt
+}
+
+// of returns what was reported about an autoscaler.
+func (r reports[State]) of(key cluster.Key) *report[State] {
+	if r[key] == nil {
+		r[key] = new(report[State])
+	}
+	return r[key]
+}
+
+// set replaces what is reported about an autoscaler.
+func (r *report[State]) set(next State) {
+	if next != r.last {
+		r.last = next
+		r.written = false
+	}
 }
 
 func (c *conditionAttempt) isDue(now time.Time) bool { return !c.written && !now.Before(c.Retry) }

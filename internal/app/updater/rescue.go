@@ -28,12 +28,6 @@ type rescueState struct {
 	rank                    int       // 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, 0 for one that waits
 }
 
-// A rescueReport is the condition OOMRescue of an autoscaler, and whether it was written.
-type rescueReport struct {
-	rescueState
-	conditionAttempt
-}
-
 // writeRescues updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
 // are left. governs reports whether an autoscaler takes part in the pass.
 func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision, governs func(cluster.Key) bool) {
@@ -55,20 +49,13 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, aut
 	}
 	var due []conditionWrite
 	for _, a := range autoscalers {
-		report := c.rescues[a.Key]
-		if report == nil {
-			report = new(rescueReport)
-			c.rescues[a.Key] = report
-		}
+		report := c.rescues.of(a.Key)
 		state, active := next[a.Key]
-		isShown := report.status == watcher.True && now.Before(report.done.Add(rescueShown))
+		isShown := report.last.status == watcher.True && now.Before(report.last.done.Add(rescueShown))
 		if isShown && (!active || state.rank == 0) {
-			state = report.rescueState
+			state = report.last
 		}
-		if state != report.rescueState {
-			report.rescueState = state
-			report.written = false
-		}
+		report.set(state)
 		if report.isDue(now) {
 			due = append(due, conditionWrite{a, []watcher.Condition{{
 				Type: v1alpha1.ConditionOOMRescue, Status: state.status, Reason: state.reason, Message: state.message,
@@ -76,7 +63,7 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, aut
 		}
 	}
 	c.write(ctx, now, due)
-	maps.DeleteFunc(c.rescues, func(key cluster.Key, _ *rescueReport) bool { return !governs(key) })
+	maps.DeleteFunc(c.rescues, func(key cluster.Key, _ *report[rescueState]) bool { return !governs(key) })
 }
 
 // rescueReasons are the reasons of the condition OOMRescue after an action.

@@ -194,7 +194,11 @@ func (y *crashCluster) WriteConditions(_ context.Context, _ *cluster.Autoscaler,
 	if y.writeErr != nil {
 		return false, y.writeErr
 	}
-	y.conditions = append(y.conditions, say...)
+	for _, s := range say {
+		if s.Type == v1alpha1.ConditionOOMRescue {
+			y.conditions = append(y.conditions, s)
+		}
+	}
 	return true, nil
 }
 

@@ -35,31 +35,17 @@ type rolloutReport struct {
 	reverted string // its message
 }
 
-// A rolloutShown is what was reported, and whether its conditions were written.
-type rolloutShown struct {
-	rolloutReport
-	conditionAttempt
-}
-
 // reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
 func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
 	var due []conditionWrite
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
-		shown := e.conditions.rollouts[a.Key]
+		shown := e.conditions.rollouts.of(a.Key)
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
-		if shown == nil {
-			if report == (rolloutReport{}) && !a.Warned {
-				continue
-			}
-			shown = new(rolloutShown)
-			e.conditions.rollouts[a.Key] = shown
+		if report != shown.last {
+			e.report.rollout(a, report, shown.last)
 		}
-		if report != shown.rolloutReport {
-			e.report.rollout(a, report, shown.rolloutReport)
-			shown.rolloutReport = report
-			shown.written = false
-		}
+		shown.set(report)
 		if e.conditions.writer != nil && !e.config.DryRun && shown.isDue(now) {
 			due = append(due, conditionWrite{a, []watcher.Condition{
 				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
@@ -68,7 +54,7 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 		}
 	}
 	e.conditions.write(ctx, now, due)
-	maps.DeleteFunc(e.conditions.rollouts, func(key cluster.Key, _ *rolloutShown) bool { return !e.governs(key) })
+	maps.DeleteFunc(e.conditions.rollouts, func(key cluster.Key, _ *report[rolloutReport]) bool { return !e.governs(key) })
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

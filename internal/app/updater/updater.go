@@ -239,7 +239,7 @@ func newUpdater(c Config, w world, pods podChanger, events eventRecorder, lease 
 	}
 	u.capacity = provision.New(c.CapacityBeforeEviction == capacityOff, c.DryRun, log)
 	u.conditions = conditionReporter{
-		config: &u.config, health: h, log: log, rollouts: map[cluster.Key]*rolloutShown{}, rescues: map[cluster.Key]*rescueReport{},
+		config: &u.config, health: h, log: log, rollouts: reports[rolloutReport]{}, rescues: reports[rescueState]{},
 	}
 	return u
 }

@@ -116,9 +116,6 @@ type Autoscaler struct {
 	// autoscaler.
 	Remarked bool
 
-	// Warned is true if the status has a condition about annotations or a reverted recommendation, which the updater sets.
-	Warned bool
-
 	// Frozen is true if the updater reports that pods wait because a person has stopped all changes.
 	Frozen bool
 

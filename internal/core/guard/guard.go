@@ -141,7 +141,9 @@ func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, sampl
 		alarm.Usage[p.Key] = s.Bytes
 		alarm.Used += s.Bytes
 		newest = cluster.Latest(newest, s.At)
-		returned = returned || b.count(func(m *move) bool { return m.from == of.Name && m.of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) }) > 0
+		returned = returned || b.count(func(m *move) bool {
+			return m.from == of.Name && m.of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second))
+		}) > 0
 	}
 	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
 		return alarm, false

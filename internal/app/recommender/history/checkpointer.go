@@ -393,29 +393,22 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 	}
 	var g errgroup.Group
 	var all []*unsaved // of each, one worker has access until all have ended
-	var groups []*unsavedGroup
 	g.SetLimit(k.config.Workers)
 	for _, refs := range k.pending(now) {
 		w := refs[0].Workload
-		if _, isGroup := w.Ungrouped(); isGroup {
-			due := func(r usage.Ref) bool { return isDue(k.groups.Series(w, r.Container), k.savedAt[r]) }
-			groups = append(groups, k.beginGroup(ctx, now, &g, w, slices.ContainsFunc(refs, due)))
-			continue
-		}
+		store, isGroup := k.storeOf(w)
 		refs = slices.DeleteFunc(refs, func(r usage.Ref) bool {
-			return !sizedByAny(r.Container, vpas[w]) || !isDue(k.usageStore.Series(w, r.Container), k.savedAt[r])
+			return !isGroup && !sizedByAny(r.Container, vpas[w]) || !isDue(store.Series(w, r.Container), k.savedAt[r])
 		})
 		if len(refs) == 0 || ctx.Err() != nil {
 			continue
 		}
 		process.Attempt(k.log, k.health, w.String(), func() {
-			modelStates := k.usageStore.Histories(w, now)
-			var ofWorkload []*unsaved
-			for _, r := range refs {
-				if c, ok := k.usageStore.Checkpoint(w, r.Container, now); ok {
-					ofWorkload = append(ofWorkload, &unsaved{ref: r, checkpoint: c, resumeAt: k.resumeAt[r]})
-				}
+			pack := k.pack
+			if isGroup {
+				pack = k.packGroup
 			}
+			modelStates, ofWorkload := pack(now, w, refs)
 			all = append(all, ofWorkload...)
 			g.Go(func() error {
 				process.Attempt(k.log, k.health, w.String(), func() { k.storeWorkload(ctx, modelStates, ofWorkload, vpas[w]) })
@@ -424,12 +417,28 @@ func (k *Checkpointer) write(ctx context.Context, now time.Time, ours []*cluster
 		})
 	}
 	_ = g.Wait() // errors are logged where they occur
-	for _, of := range groups {
-		k.savedGroup(now, of)
-	}
 	for _, d := range all {
 		k.saved(now, d, vpas[d.ref.Workload])
 	}
+}
+
+// storeOf returns the usage store that has the history of a workload or a group of pods, and whether it is a group.
+func (k *Checkpointer) storeOf(w cluster.Workload) (*usage.Store, bool) {
+	if _, isGroup := w.Ungrouped(); isGroup {
+		return k.groups, true
+	}
+	return k.usageStore, false
+}
+
+// pack returns what is to be stored of containers of a workload.
+func (k *Checkpointer) pack(now time.Time, w cluster.Workload, refs []usage.Ref) (modelStates []usage.History, all []*unsaved) {
+	modelStates = k.usageStore.Histories(w, now)
+	for _, r := range refs {
+		if c, ok := k.usageStore.Checkpoint(w, r.Container, now); ok {
+			all = append(all, &unsaved{ref: r, checkpoint: c, resumeAt: k.resumeAt[r]})
+		}
+	}
+	return modelStates, all
 }
 
 // saved records whether the history of a container is stored.
@@ -441,7 +450,8 @@ func (k *Checkpointer) saved(now time.Time, d *unsaved, vpas []*cluster.Autoscal
 	if !d.isStored {
 		return
 	}
-	k.usageStore.Saved(d.ref.Workload, d.ref.Container, d.checkpoint)
+	store, _ := k.storeOf(d.ref.Workload)
+	store.Saved(d.ref.Workload, d.ref.Container, d.checkpoint)
 	k.savedAt[d.ref] = now
 	for _, a := range vpas {
 		delete(k.loadedCheckpoints, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}) // the stored checkpoint is newer
@@ -469,8 +479,13 @@ func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.Hi
 	if len(all) == 0 {
 		return
 	}
+	_, isGroup := k.storeOf(all[0].ref.Workload)
 	separate := k.storeModelStates(ctx, all[0].ref.Workload, modelStates)
 	for _, d := range all {
+		if isGroup {
+			d.isStored = separate
+			continue
+		}
 		c := d.checkpoint
 		if separate {
 			c.History = usage.History{}
@@ -498,7 +513,7 @@ func byWorkload(refs []usage.Ref) [][]usage.Ref {
 }
 
 // storeModelStates stores the model state of a workload if it changed, and reports whether it is stored. If not, the checkpoints
-// contain it. It is stored before the checkpoints, so that each OOM kill in a checkpoint is in the model state too.
+// contain it, unless it is that of a group of pods. It is stored before the checkpoints, so that each OOM kill in a checkpoint is in the model state too.
 func (k *Checkpointer) storeModelStates(ctx context.Context, w cluster.Workload, modelStates []usage.History) bool {
 	if len(modelStates) == 0 {
 		return true
@@ -516,7 +531,7 @@ func (k *Checkpointer) storeModelStates(ctx context.Context, w cluster.Workload,
 		k.metrics.modelStates.WithLabelValues("carried").Inc()
 	default:
 		k.metrics.modelStates.WithLabelValues("failed").Inc()
-		k.log.Warn("Cannot write model state to a UsageHistory; the checkpoints contain it until a write succeeds", slog.String("workload", w.String()), slog.Any("error", err))
+		k.log.Warn("Cannot write model state to a UsageHistory; the next pass tries again", slog.String("workload", w.String()), slog.Any("error", err))
 	}
 	return false
 }

@@ -4,15 +4,11 @@
 package history
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -80,57 +76,13 @@ func (k *Checkpointer) restoreGroup(a *cluster.Autoscaler, g group) {
 	}
 }
 
-// An unsavedGroup is a group of pods whose history is to be stored.
-type unsavedGroup struct {
-	of          cluster.Workload
-	containers  []usage.History
-	checkpoints map[string]usage.Checkpoint // by container
-	isStored    bool
-}
-
-func (k *Checkpointer) pack(now time.Time, g *unsavedGroup) {
-	g.checkpoints = map[string]usage.Checkpoint{}
-	for _, s := range k.groups.All(g.of) {
-		if packed, c, ok := k.groups.Pack(g.of, s.Container(), now); ok {
-			g.containers = append(g.containers, packed)
-			g.checkpoints[s.Container()] = c
+// packGroup returns what is to be stored of a group of pods: all its containers, as model state. Groups have no checkpoints.
+func (k *Checkpointer) packGroup(now time.Time, of cluster.Workload, _ []usage.Ref) (modelStates []usage.History, all []*unsaved) {
+	for _, s := range k.groups.All(of) {
+		if packed, c, ok := k.groups.Pack(of, s.Container(), now); ok {
+			modelStates = append(modelStates, packed)
+			all = append(all, &unsaved{ref: usage.Ref{Workload: of, Container: s.Container()}, checkpoint: c})
 		}
 	}
-}
-
-// beginGroup lets a worker store the history of a group of pods that is due.
-func (k *Checkpointer) beginGroup(ctx context.Context, now time.Time, workers *errgroup.Group, of cluster.Workload, isDue bool) *unsavedGroup {
-	g := &unsavedGroup{of: of}
-	if !isDue || ctx.Err() != nil {
-		return g
-	}
-	process.Attempt(k.log, k.health, of.String(), func() {
-		k.pack(now, g)
-		workers.Go(func() error {
-			process.Attempt(k.log, k.health, of.String(), func() { k.storeGroup(ctx, g) })
-			return nil
-		})
-	})
-	return g
-}
-
-func (k *Checkpointer) storeGroup(ctx context.Context, g *unsavedGroup) {
-	defer func() { k.health.Active(time.Now()) }()
-	if _, err := k.store.ModelStates.Write(ctx, g.of, g.containers); err != nil {
-		k.log.Debug("Cannot store the usage history of a group of pods. The next pass tries again", slog.String("workload", g.of.String()), slog.Any("error", err))
-		return
-	}
-	g.containers = nil // not needed any more
-	g.isStored = true
-}
-
-// savedGroup records that the history of a group of pods is stored, if it is.
-func (k *Checkpointer) savedGroup(now time.Time, g *unsavedGroup) {
-	if !g.isStored {
-		return
-	}
-	for container, c := range g.checkpoints {
-		k.groups.Saved(g.of, container, c)
-		k.savedAt[usage.Ref{Workload: g.of, Container: container}] = now
-	}
+	return modelStates, all
 }

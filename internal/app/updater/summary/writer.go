@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
 
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -53,12 +54,11 @@ type Writer struct {
 	to    Sink
 	limit *rate.Limiter
 	log   *slog.Logger
-	wake  chan struct{} // buffer of one
+	queue *workqueue.Typed[cluster.Key] // of pending
 
 	mu        sync.Mutex
 	shown     map[cluster.Key]shownSummary
 	pending   map[cluster.Key]pendingSummary
-	queue     []cluster.Key // of pending, in the order in which they were added
 	writing   map[cluster.Key]bool
 	forbidden time.Time // when a missing right prevented a write, zero if it did not
 }
@@ -79,7 +79,7 @@ type pendingSummary struct {
 // NewWriter returns a Writer, before Run.
 func NewWriter(to Sink, log *slog.Logger) *Writer {
 	return &Writer{
-		to: to, limit: rate.NewLimiter(writeRate, writeBurst), log: log, wake: make(chan struct{}, 1),
+		to: to, limit: rate.NewLimiter(writeRate, writeBurst), log: log, queue: workqueue.NewTyped[cluster.Key](),
 		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{}, writing: map[cluster.Key]bool{},
 	}
 }
@@ -98,13 +98,8 @@ func (w *Writer) Update(now time.Time, all []*cluster.Autoscaler, next map[clust
 		if !w.isDue(now, a, s) {
 			continue
 		}
-		if _, queued := w.pending[a.Key]; !queued {
-			w.queue = append(w.queue, a.Key)
-		}
 		w.pending[a.Key] = pendingSummary{s, a}
-	}
-	if len(w.queue) > 0 {
-		w.signal()
+		w.queue.Add(a.Key)
 	}
 }
 
@@ -115,13 +110,6 @@ func (w *Writer) Pace(changed int) {
 		limit = busyRate
 	}
 	w.limit.SetLimit(limit)
-}
-
-func (w *Writer) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }
 
 // isDue reports whether the condition of an autoscaler is written now. The caller holds the mutex.
@@ -142,8 +130,9 @@ func (w *Writer) isDue(now time.Time, a *cluster.Autoscaler, s Summary) bool {
 	}
 }
 
-// Run writes until ctx ends.
+// Run writes until ctx ends. It must be called once.
 func (w *Writer) Run(ctx context.Context) {
+	context.AfterFunc(ctx, w.queue.ShutDown)
 	var workers sync.WaitGroup
 	for range maxWrites {
 		workers.Go(func() { w.work(ctx) })
@@ -153,37 +142,27 @@ func (w *Writer) Run(ctx context.Context) {
 
 func (w *Writer) work(ctx context.Context) {
 	for {
-		p, ok := w.next()
-		if !ok {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.wake:
-			}
-			continue
-		}
-		if w.write(ctx, p); ctx.Err() != nil {
+		key, ended := w.queue.Get()
+		if ended || ctx.Err() != nil {
 			return
 		}
+		if p, ok := w.take(key); ok {
+			w.write(ctx, p)
+		}
+		w.queue.Done(key)
 	}
 }
 
-// next removes the first pending summary from the queue.
-func (w *Writer) next() (pendingSummary, bool) {
+// take removes a pending summary, which is then being written.
+func (w *Writer) take(key cluster.Key) (pendingSummary, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		return pendingSummary{}, false
-	}
-	key := w.queue[0]
-	w.queue = w.queue[1:]
-	p := w.pending[key]
+	p, ok := w.pending[key]
 	delete(w.pending, key)
-	w.writing[key] = true
-	if len(w.queue) > 0 {
-		w.signal()
+	if ok {
+		w.writing[key] = true
 	}
-	return p, true
+	return p, ok
 }
 
 func (w *Writer) write(ctx context.Context, p pendingSummary) {
@@ -224,7 +203,6 @@ func (w *Writer) record(ctx context.Context, now time.Time, p pendingSummary, er
 	switch {
 	case errors.Is(err, kube.ErrForbidden):
 		clear(w.pending)
-		w.queue = nil
 		if w.forbidden.IsZero() {
 			w.log.Warn("Cannot write the condition Updating of VPAs", slog.Any("error", err),
 				slog.String("remedy", "grant the updater patch on verticalpodautoscalers/status, as deploy/10-rbac.yaml does"))

@@ -185,18 +185,11 @@ func historySum(hs []usage.History) uint64 {
 	return sum.Sum64()
 }
 
-// plainKinds are those whose histories are named by kind and name alone: there is one such kind.
-var plainKinds = map[string]string{
-	"ReplicationController": "", "Pod": "",
-	"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "ReplicaSet": "apps",
-	"Job": "batch", "CronJob": "batch",
-}
-
 // historyName is the name of a workload's history: "deployment-web". A hash is appended where the name would be too
-// long, or where a kind of another group could have the same.
+// long, or where a kind of another group could have the same. There is one kind of a built-in controller and of Pod.
 func historyName(w cluster.Workload) string {
 	name := strings.ToLower(w.Kind) + "-" + w.Name
-	if group, ok := plainKinds[w.Kind]; ok && group == w.Group && len(validation.IsDNS1123Subdomain(name)) == 0 {
+	if group, ok := cluster.BuiltinKinds[w.Kind]; (ok || w.Kind == "Pod") && group == w.Group && len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
 	return hashedHistoryName(w)

@@ -67,8 +67,6 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			if c.Status == corev1.ConditionFalse {
 				a.ProfileProblem = c.Reason
 			}
-		case v1alpha1.ConditionAnnotationInvalid, v1alpha1.ConditionReverted:
-			a.Warned = true
 		case v1alpha1.ConditionUpdating:
 			a.Frozen = c.Reason == decision.Frozen.String()
 		case v1.RecommendationProvided:

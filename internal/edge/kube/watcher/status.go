@@ -119,7 +119,6 @@ func (e *autoscalerEntry) withStatus(status *v1.VerticalPodAutoscalerStatus) *au
 	a.Advice = parsed.Advice
 	a.ProfileProblem = parsed.ProfileProblem
 	a.Remarked = parsed.Remarked
-	a.Warned = parsed.Warned
 	a.Frozen = parsed.Frozen
 	a.FetchingHistory = parsed.FetchingHistory
 	a.StatusOutdated = status.ObservedGeneration != nil && *status.ObservedGeneration != a.Generation
