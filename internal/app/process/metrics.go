@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/bits"
 	"net/url"
@@ -97,6 +98,16 @@ func Attempt(log *slog.Logger, h *Health, object string, do func()) {
 	do()
 }
 
+// ErrInternal is an error because of a panic.
+var ErrInternal = errors.New("an internal error, which is a defect of podfit; the log has the cause")
+
+// Try is Attempt for a function that may fail. If it panics, Try returns ErrInternal.
+func Try(log *slog.Logger, h *Health, object string, do func() error) error {
+	err := ErrInternal
+	Attempt(log, h, object, func() { err = do() })
+	return err
+}
+
 // Each calls do for each item, at most limit of them at the same time, and waits until all calls have returned.
 func Each[T any](limit int, items []T, do func(T)) {
 	var workers errgroup.Group
@@ -110,9 +121,9 @@ func Each[T any](limit int, items []T, do func(T)) {
 	_ = workers.Wait() // no worker returns an error
 }
 
-// Skipped counts and logs that an object was skipped because of a panic. stack is the stack at the panic.
+// Skipped counts, unless h is nil, and logs that an object was skipped because of a panic. stack is the stack at the panic.
 func Skipped(log *slog.Logger, h *Health, object string, cause any, stack string) {
-	if h.failures != nil {
+	if h != nil && h.failures != nil {
 		h.failures.Inc()
 	}
 	log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", stack))

@@ -99,7 +99,7 @@ func TestTerm_backfillPanicsAtStart_passesContinueAndNothingDecreases(t *testing
 			t.Errorf("the recommendation is %+v, want the old one", got)
 		}
 		failure := watcher.Condition{Type: v1alpha1.ConditionHistoryIncomplete, Status: watcher.True, Reason: v1alpha1.ReasonBackfillFailed}
-		if c := b.written[b.autoscalers[1].Key]; !says(c, failure, "reading the history panicked") {
+		if c := b.written[b.autoscalers[1].Key]; !says(c, failure, "internal error, which is a defect of podfit") {
 			t.Errorf("conditions %+v", c)
 		} else if says(c, failure, "since 0001") {
 			t.Errorf("the condition names no real time: %+v", c)

@@ -310,7 +310,7 @@ func TestCompatibility_podsAreUpdated_conditionsAreThoseOfEachValue(t *testing.T
 			fake.config = given(t, args...)
 			u := newTestUpdater(fake)
 			to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.Removed}}}
-			u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, fake.log)
+			u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, nil, fake.log)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go u.conditions.summaries.Run(ctx)
@@ -436,7 +436,7 @@ func TestUpdater_autoscalerOfAnotherRecommender_getsNoWrite(t *testing.T) {
 					u := newTestUpdater(fake)
 					u.conditions.profileNames = func() ([]string, bool) { return []string{"large-batch"}, true }
 					to := &conditionLog{}
-					u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, fake.log)
+					u.conditions.writer, u.conditions.summaries = to, summary.NewWriter(to, nil, fake.log)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					go u.conditions.summaries.Run(ctx)

@@ -5,7 +5,6 @@ package updater
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -99,8 +98,10 @@ func (c *conditionReporter) write(ctx context.Context, now time.Time, due []cond
 			return // not tried
 		}
 		key := w.autoscaler.Key.String()
-		err := errors.New("the write panicked; the log line before this one has the cause")
-		process.Attempt(c.log, c.health, key, func() { _, err = c.writer.WriteConditions(ctx, w.autoscaler, now, w.say...) })
+		err := process.Try(c.log, c.health, key, func() error {
+			_, err := c.writer.WriteConditions(ctx, w.autoscaler, now, w.say...)
+			return err
+		})
 		w.attempt.record(now, err)
 		if err != nil {
 			c.log.Debug("Failed to write a condition of a VPA", slog.String("vpa", key), slog.String("error", kube.Answer(err)))

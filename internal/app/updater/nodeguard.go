@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/guard"
 	"podfit.dev/podfit/internal/core/plan"
@@ -20,7 +21,8 @@ const (
 	// guardInterval is the time between two readings of usage while nodes are watched, and guardRetry that after a failure.
 	guardInterval = 15 * time.Second
 	guardRetry    = time.Minute
-	guardTimeout  = 5 * time.Second
+	// guardWait is how long a pass waits for usage. Usage that takes longer is used by a later pass.
+	guardWait = time.Second
 )
 
 // usageReader reads the present usage of the containers of all pods.
@@ -34,8 +36,14 @@ type nodeGuard struct {
 	reader  usageReader // nil: nodes are not watched
 	samples map[cluster.Key]guard.Sample
 	next    time.Time       // when usage is read next; zero if no node is watched
+	reading chan guardUsage // a request in progress; nil if there is none
 	failing bool            // the last reading failed, which was logged
 	rests   map[string]bool // nodes that rest, which was logged
+}
+
+type guardUsage struct {
+	metrics.Reading
+	err error
 }
 
 // guardNodes adds the nodes that are nearly out of memory to the input of a pass.
@@ -51,8 +59,18 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 		u.metrics.publishReserves(nil)
 		return
 	}
-	if now.After(g.next) || now.Before(g.next.Add(-guardRetry)) {
-		g.read(ctx, now, u.log)
+	if g.reading == nil && (now.After(g.next) || now.Before(g.next.Add(-guardRetry))) {
+		g.next = now.Add(guardInterval)
+		g.reading = make(chan guardUsage, 1)
+		go readUsage(ctx, g.reader, g.reading, u.health, u.log)
+	}
+	if g.reading != nil {
+		select {
+		case read := <-g.reading:
+			g.reading = nil
+			g.took(now, read, u.log)
+		case <-time.After(guardWait):
+		}
 	}
 	book := &u.ledger.Guard
 	book.Observe(now, w.Nodes, watched, w.Pods, g.samples)
@@ -71,40 +89,46 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 func watchedNodes(w *plan.World) map[string]bool {
 	watched := map[string]bool{}
 	for i := range w.Governed {
-		if !w.Governed[i].Autoscaler.MemoryLimits.Peaks {
-			continue
-		}
 		for _, p := range w.Governed[i].Pods {
-			watched[p.Node] = watched[p.Node] || p.Node != "" && p.Live()
+			if w.Governed[i].Autoscaler.MemoryLimits.Peaks && p.Node != "" && p.Live() {
+				watched[p.Node] = true
+			}
 		}
 	}
-	maps.DeleteFunc(watched, func(_ string, is bool) bool { return !is })
 	return watched
 }
 
-// read reads the usage of all pods. A failure leaves the last samples, which soon are too old to count.
-func (g *nodeGuard) read(ctx context.Context, now time.Time, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+// readUsage reads the usage of all pods.
+func readUsage(ctx context.Context, from usageReader, into chan<- guardUsage, h *process.Health, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
 	defer cancel()
-	reading, err := g.reader.Read(ctx)
-	g.next = now.Add(guardInterval)
+	var out guardUsage
+	out.err = process.Try(log, h, "the usage of pods", func() (err error) {
+		out.Reading, err = from.Read(ctx)
+		return err
+	})
+	into <- out
+}
+
+// took takes what was read. A failure leaves the last samples, which soon are too old to count.
+func (g *nodeGuard) took(now time.Time, read guardUsage, log *slog.Logger) {
 	switch {
-	case err != nil:
+	case read.err != nil:
 		g.next = now.Add(guardRetry)
 		if !g.failing {
-			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(err)),
+			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(read.err)),
 				slog.String("remedy", "check that metrics-server runs, and apply deploy/rights/node-guard; or set --node-guard=false"))
 		}
 	case g.failing:
 		log.Info("Read the memory usage of pods after earlier failures")
 	}
-	g.failing = err != nil
-	if err != nil {
+	g.failing = read.err != nil
+	if g.failing {
 		return
 	}
-	g.samples = make(map[cluster.Key]guard.Sample, len(reading.Samples))
-	for i := range reading.Samples {
-		if s := &reading.Samples[i]; s.Has.Has(cluster.Memory) {
+	g.samples = make(map[cluster.Key]guard.Sample, len(read.Samples))
+	for i := range read.Samples {
+		if s := &read.Samples[i]; s.Has.Has(cluster.Memory) {
 			of := g.samples[s.Pod]
 			g.samples[s.Pod] = guard.Sample{At: cluster.Earliest(of.At, s.At), Bytes: of.Bytes + int64(s.Memory)}
 		}

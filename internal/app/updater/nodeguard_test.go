@@ -26,10 +26,12 @@ import (
 // A guardedNode is node n, whose pods have the recommended size and use more memory than they request, and an empty node.
 type guardedNode struct {
 	*fakeCluster
-	uses  int64 // bytes that each pod uses
-	moves bool  // replacements run on the other node
-	err   error // of the Metrics API
-	reads int   // of the Metrics API
+	uses   int64 // bytes that each pod uses
+	moves  bool  // replacements run on the other node
+	err    error // of the Metrics API
+	takes  time.Duration
+	panics bool
+	reads  int // of the Metrics API
 }
 
 func newGuardedNode(t *testing.T, args ...string) *guardedNode {
@@ -63,13 +65,21 @@ func (y *guardedNode) Evict(ctx context.Context, p *cluster.Pod) error {
 }
 
 // Read is the Metrics API.
-func (y *guardedNode) Read(context.Context) (metrics.Reading, error) {
+func (y *guardedNode) Read(ctx context.Context) (metrics.Reading, error) {
 	y.reads++
 	var out metrics.Reading
 	for _, p := range y.pods {
 		for _, container := range []string{"app", "proxy"} {
 			out.Samples = append(out.Samples, usage.Sample{Pod: p.Key, Container: container, At: time.Now().Add(-5 * time.Second), Memory: float64(y.uses / 2), Has: cluster.Both})
 		}
+	}
+	select {
+	case <-ctx.Done():
+		return metrics.Reading{}, ctx.Err()
+	case <-time.After(y.takes):
+	}
+	if y.panics {
+		panic("defect")
 	}
 	return out, y.err
 }
@@ -94,14 +104,17 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 		want   int // evictions in 10 minutes
 		left   int // nodes that are still nearly out of memory
 	}{
-		"one pod is enough":          {func(*guardedNode) {}, nil, 1, 0},
-		"usage is below the line":    {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0},
-		"limits follow the request":  {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0},
-		"without the right":          {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0},
-		"the Metrics API is away":    {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0},
-		"the VPA forbids it":         {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1},
-		"an eviction has no effect":  {func(y *guardedNode) { y.moves = false }, nil, 1, 1},
-		"only one namespace is seen": {func(y *guardedNode) { y.config.Namespace = "shop" }, nil, 0, 0},
+		"one pod is enough":           {func(*guardedNode) {}, nil, 1, 0},
+		"usage is below the line":     {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0},
+		"limits follow the request":   {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0},
+		"without the right":           {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0},
+		"the Metrics API is away":     {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0},
+		"the Metrics API is slow":     {func(y *guardedNode) { y.takes = 50 * time.Second }, nil, 1, 0},
+		"the Metrics API is too slow": {func(y *guardedNode) { y.takes, y.err = time.Hour, context.DeadlineExceeded }, nil, 0, 0},
+		"reading the usage panics":    {func(y *guardedNode) { y.panics, y.err = true, errors.New("panic") }, nil, 0, 0},
+		"the VPA forbids it":          {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1},
+		"an eviction has no effect":   {func(y *guardedNode) { y.moves = false }, nil, 1, 1},
+		"only one namespace is seen":  {func(y *guardedNode) { y.config.Namespace = "shop" }, nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

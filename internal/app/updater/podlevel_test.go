@@ -38,7 +38,7 @@ func TestUpdater_podLevelResourcesCannotBeLowered_autoscalerIsNotUpToDate(t *tes
 				u := updaterOf(y.fakeCluster, y)
 				u.world = y
 				to := &conditionLog{}
-				u.conditions.summaries = summary.NewWriter(to, y.log)
+				u.conditions.summaries = summary.NewWriter(to, nil, y.log)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go u.conditions.summaries.Run(ctx)

@@ -57,7 +57,7 @@ func TestSummaryWriter_writesHang_passDoesNotWait(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		u := newTestUpdater(fake)
 		to := hangingConditions{}
-		u.conditions.writer, u.conditions.summaries = nil, summary.NewWriter(to, fake.log)
+		u.conditions.writer, u.conditions.summaries = nil, summary.NewWriter(to, nil, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go u.conditions.summaries.Run(ctx)
@@ -87,7 +87,7 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		u := newTestUpdater(fake)
 		to := &conditionLog{}
-		u.conditions.summaries = summary.NewWriter(to, fake.log)
+		u.conditions.summaries = summary.NewWriter(to, nil, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go u.conditions.summaries.Run(ctx)
@@ -113,7 +113,7 @@ func TestUpdater_updatingConditionIsOff_isRemovedAndNotWritten(t *testing.T) {
 		fake.config = given(t, "--updating-condition=false")
 		u := newTestUpdater(fake)
 		to := &conditionLog{last: map[string]watcher.Condition{"": {Status: watcher.True}}} // an earlier updater wrote it
-		u.conditions.summaries = summary.NewWriter(to, fake.log)
+		u.conditions.summaries = summary.NewWriter(to, nil, fake.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go u.conditions.summaries.Run(ctx)
@@ -145,7 +145,7 @@ func TestUpdater_passesAreSkipped_conditionUpdatingSaysSo(t *testing.T) {
 				fake := newFakeCluster(cluster.Recreate)
 				u := newTestUpdater(fake)
 				to := &conditionLog{}
-				u.conditions.summaries = summary.NewWriter(to, fake.log)
+				u.conditions.summaries = summary.NewWriter(to, nil, fake.log)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go u.conditions.summaries.Run(ctx)

@@ -118,7 +118,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 			return process.Ended(ctx, err)
 		}
 		u.assumeChanges(time.Now())
-		u.conditions.summaries = summary.NewWriter(world, p.Log)
+		u.conditions.summaries = summary.NewWriter(world, h, p.Log)
 		if u.throttling, err = newThrottling(c, h, p.Log); err != nil {
 			return err
 		}
@@ -377,7 +377,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
-	clock.waiting(func() { u.guardNodes(ctx, now, &w) })
+	clock.waiting(func() { u.guardNodes(leading, now, &w) })
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()

@@ -160,3 +160,21 @@ func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 		}
 	}
 }
+
+// Under --eviction-rate-limit only the first actions of a pass are allowed.
+func TestPlan_nodeIsNearlyOutOfMemory_itsPodMovesBeforeOthersAreResized(t *testing.T) {
+	w, b := guarded()
+	size := cluster.Amounts(5000, 3<<30)
+	w.Governed[2].Autoscaler.Advice[0].Estimate = cluster.Estimate{Lower: size, Target: size, Upper: size}
+	w.Pods[4].Node = "n2" // so no pod of c is on the node
+	w.Nodes[1].Allocatable, w.Nodes[2].Allocatable = cluster.Amounts(64000, 64<<30), cluster.Amounts(64000, 64<<30)
+	var order []string
+	for _, d := range Plan(noon, w, b) {
+		if d.Do != decision.Leave {
+			order = append(order, d.Pod.Name)
+		}
+	}
+	if len(order) < 2 || order[0] != "a-0" {
+		t.Errorf("pods change in the order %v, want a-0 before others", order)
+	}
+}

@@ -30,7 +30,7 @@ func (s *pass) order(ds []entry) {
 // A slot is the position of an action in the order of execution. The namespaces alternate, the least recently served first, so that
 // no namespace uses all requests and the whole rate limit for changes that are refused or fail.
 type slot struct {
-	round  int       // number of earlier actions of its namespace
+	round  int       // number of earlier actions of its namespace; -1: before all others
 	served time.Time // when an action on a pod of the namespace was last tried
 	late   bool      // a resize that needs room comes after the resizes on its node that give room back
 }
@@ -53,6 +53,9 @@ func (s *pass) share(ds []entry) {
 		ns := d.Pod.Namespace
 		d.slot = slot{round: rounds[ns], served: s.w.Ledger.Served(ns)}
 		rounds[ns]++
+		if d.guardTo != "" {
+			d.slot.round = -1 // its node is nearly out of memory; there are at most guardedNodes of these
+		}
 	}
 	s.shrinkFirst(acts)
 }

@@ -7,16 +7,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -40,10 +39,7 @@ const backfillAttempts = 3
 // backfillGap is the shortest time without samples that is read from Prometheus. A short loss of the lease causes no query.
 const backfillGap = 30 * time.Minute
 
-var (
-	errOthersSlow = errors.New("the namespace was not read, because queries of other namespaces timed out")
-	errInternal   = errors.New("reading the history panicked, which is a defect of podfit; the log has the cause")
-)
+var errOthersSlow = errors.New("the namespace was not read, because queries of other namespaces timed out")
 
 // A Backfill reads usage history from Prometheus, in parallel to the passes of the recommender. It exists as long as the process:
 // history that was read in one term of leadership is not read again in the next.
@@ -208,7 +204,7 @@ func (f *Backfill) Abandon(now time.Time, served []*cluster.Autoscaler) <-chan s
 	clear(f.state)
 	for _, ns := range namespacesOf(served) {
 		f.state[ns] = BackfillIncomplete
-		f.fail(now, ns, errInternal)
+		f.fail(now, ns, process.ErrInternal)
 	}
 	f.publish()
 	done := make(chan struct{})
@@ -251,8 +247,8 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 			continue
 		}
 		before := slices.Clone(job.missing)
-		job.err = f.recovering(job.namespace, func() error { return f.read(ctx, owners, job) })
-		if errors.Is(job.err, errInternal) { // the store may be inconsistent
+		job.err = process.Try(f.log, nil, job.namespace, func() error { return f.read(ctx, owners, job) })
+		if errors.Is(job.err, process.ErrInternal) { // the store may be inconsistent
 			job.store = nil
 			job.missing = before
 		}
@@ -268,17 +264,6 @@ func (f *Backfill) run(ctx context.Context, now time.Time, owners *ownerResolver
 	}
 }
 
-// recovering calls do. A panic in do is a defect of podfit: it is logged and returned as an error.
-func (f *Backfill) recovering(object string, do func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			f.log.Error("Skipped an object because of an internal error", slog.String("object", object), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("%w: %v", errInternal, cause)
-		}
-	}()
-	return do()
-}
-
 // addCandidates adds the target workloads of the VPAs, with their selectors, to the resolver. After a request that timed out no
 // further selector is read.
 func (f *Backfill) addCandidates(ctx context.Context, owners *ownerResolver, autoscalers []*cluster.Autoscaler) {
@@ -289,7 +274,7 @@ func (f *Backfill) addCandidates(ctx context.Context, owners *ownerResolver, aut
 		}
 		selector := labels.Nothing()
 		if answers {
-			_ = f.recovering(a.Key.String(), func() error { // recovering logs the error
+			_ = process.Try(f.log, nil, a.Key.String(), func() error { // logs the error
 				requestCtx, cancel := context.WithTimeout(ctx, selectorTimeout)
 				defer cancel()
 				s, err := f.selectors.Selector(requestCtx, a.Target)

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
@@ -202,7 +203,7 @@ func TestBackfillRun_panic_namespaceIsReadAgainInTheNextTerm(t *testing.T) {
 		t.Fatalf("%d results, want 1", len(f.finished))
 	}
 	got := f.finished[0]
-	if got.store != nil || !slices.Equal(got.missing, spans) || !errors.Is(got.err, errInternal) {
+	if got.store != nil || !slices.Equal(got.missing, spans) || !errors.Is(got.err, process.ErrInternal) {
 		t.Errorf("a store: %t, missing %v, error %v, want no store, %v and an internal error", got.store != nil, got.missing, got.err, spans)
 	}
 }

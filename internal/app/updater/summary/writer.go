@@ -6,16 +6,15 @@ package summary
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -51,10 +50,11 @@ type Sink interface {
 // A Writer writes the condition Updating. It writes in parallel to the passes and with a rate limit of its own, so that it
 // delays no change of a pod.
 type Writer struct {
-	to    Sink
-	limit *rate.Limiter
-	log   *slog.Logger
-	queue *workqueue.Typed[cluster.Key] // of pending
+	to     Sink
+	limit  *rate.Limiter
+	health *process.Health
+	log    *slog.Logger
+	queue  *workqueue.Typed[cluster.Key] // of pending
 
 	mu        sync.Mutex
 	shown     map[cluster.Key]shownSummary
@@ -77,9 +77,9 @@ type pendingSummary struct {
 }
 
 // NewWriter returns a Writer, before Run.
-func NewWriter(to Sink, log *slog.Logger) *Writer {
+func NewWriter(to Sink, h *process.Health, log *slog.Logger) *Writer {
 	return &Writer{
-		to: to, limit: rate.NewLimiter(writeRate, writeBurst), log: log, queue: workqueue.NewTyped[cluster.Key](),
+		to: to, limit: rate.NewLimiter(writeRate, writeBurst), health: h, log: log, queue: workqueue.NewTyped[cluster.Key](),
 		shown: map[cluster.Key]shownSummary{}, pending: map[cluster.Key]pendingSummary{}, writing: map[cluster.Key]bool{},
 	}
 }
@@ -167,24 +167,17 @@ func (w *Writer) take(key cluster.Key) (pendingSummary, bool) {
 
 func (w *Writer) write(ctx context.Context, p pendingSummary) {
 	now := time.Now()
-	wrote, err := w.send(ctx, now, p)
+	wrote := false
+	err := process.Try(w.log, w.health, p.autoscaler.Key.String(), func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		wrote, err = w.to.WriteConditions(ctx, p.autoscaler, now, p.Condition())
+		return err
+	})
 	w.record(ctx, now, p, err)
 	if wrote || err != nil {
 		_ = w.limit.Wait(ctx) // fails only if ctx ends
 	}
-}
-
-// send writes a condition. A panic, which a response with an unexpected object could cause, is an error.
-func (w *Writer) send(ctx context.Context, now time.Time, p pendingSummary) (wrote bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("write condition Updating: panic: %v", cause)
-			w.log.Error("Skipped an object because of an internal error", slog.String("object", p.autoscaler.Key.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
-		}
-	}()
-	return w.to.WriteConditions(ctx, p.autoscaler, now, p.Condition())
 }
 
 // record stores the outcome of a write. If the object has changed meanwhile, a later pass writes the condition.

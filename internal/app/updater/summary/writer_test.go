@@ -111,7 +111,7 @@ func (c *conditionLog) written() int {
 
 // startSummaries returns a running writer, and a function that updates the summary of the autoscaler "web".
 func startSummaries(t *testing.T, to Sink) (*Writer, func(Summary)) {
-	w := NewWriter(to, slog.New(slog.DiscardHandler))
+	w := NewWriter(to, nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.Run(ctx) })
@@ -272,7 +272,7 @@ func (p *partlyHanging) WriteConditions(ctx context.Context, a *cluster.Autoscal
 func TestSummaryWriter_writesOfOneTenantFail_othersAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &partlyHanging{}
-		w := NewWriter(to, slog.New(slog.DiscardHandler))
+		w := NewWriter(to, nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { w.Run(ctx) })
