@@ -10,18 +10,9 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/admissible"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/recommend"
-	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
-
-// nodeSizes returns the sizes of the nodes of the cluster, with any value of --fit-nodes.
-func (r *recommender) nodeSizes() *fleet.Fleet {
-	options := r.config.NodeFit.Options()
-	options.Scale = true
-	return watcher.Fleet(r.world, options)
-}
 
 // maxNodesExamined is the maximum number of pods of a DaemonSet whose nodes are examined in a pass.
 const maxNodesExamined = 1000

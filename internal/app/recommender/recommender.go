@@ -326,7 +326,9 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 }
 
 func (r *recommender) look(snapshot *cluster.Snapshot) *view {
-	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: r.nodeSizes(), governing: map[cluster.Workload]*cluster.Autoscaler{}}
+	sizes := r.config.NodeFit.Options()
+	sizes.Scale = true // conditions are set with any value of --fit-nodes
+	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: watcher.Fleet(r.world, sizes), governing: map[cluster.Workload]*cluster.Autoscaler{}}
 	for _, a := range v.served {
 		if !a.Target.IsZero() {
 			v.governing[a.Target] = r.elected(v, a.Target)

@@ -90,13 +90,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// initCounters creates the counters of an autoscaler with the value 0, so that they exist before the first action.
-func (m *Metrics) initCounters(a *cluster.Autoscaler, pods int) {
-	size := process.SizeLog2(pods)
-	m.evicted.WithLabelValues(size, a.Mode.String(), a.Name, a.Namespace).Add(0)
-	m.resized.WithLabelValues(size, a.Name, a.Namespace).Add(0)
-}
-
 // publishDecisions replaces the numbers of decisions by those of a pass.
 func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 	next := m.decisions.Next()

@@ -6,7 +6,6 @@ package updater
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -38,7 +37,6 @@ type nodeGuard struct {
 	next    time.Time       // when usage is read next; zero if no node is watched
 	reading chan guardUsage // a request in progress; nil if there is none
 	failing bool            // the last reading failed, which was logged
-	rests   map[string]bool // nodes that rest, which was logged
 }
 
 type guardUsage struct {
@@ -46,11 +44,16 @@ type guardUsage struct {
 	err error
 }
 
+// guardsNodes reports whether nodes are watched. Without the pods of all namespaces it is not known what is in use.
+func (c *Config) guardsNodes() bool {
+	return c.NodeGuard && c.WatchesAllPods() && c.Rules == rulesPodfit
+}
+
 // guardNodes adds the nodes that are nearly out of memory to the input of a pass.
 func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) {
 	g := &u.guard
 	watched := map[string]bool{}
-	if g.reader != nil && u.config.NodeGuard && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
+	if g.reader != nil && u.config.guardsNodes() && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
 		watched = watchedNodes(w)
 	}
 	if len(watched) == 0 {
@@ -59,9 +62,11 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 		u.metrics.publishReserves(nil)
 		return
 	}
+	wait := time.Millisecond // a pass does not wait for an earlier request
 	if g.reading == nil && (now.After(g.next) || now.Before(g.next.Add(-guardRetry))) {
 		g.next = now.Add(guardInterval)
 		g.reading = make(chan guardUsage, 1)
+		wait = guardWait
 		go readUsage(ctx, g.reader, g.reading, u.health, u.log)
 	}
 	if g.reading != nil {
@@ -69,20 +74,13 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 		case read := <-g.reading:
 			g.reading = nil
 			g.took(now, read, u.log)
-		case <-time.After(guardWait):
+		case <-time.After(wait):
+			g.next = now.Add(guardInterval)
 		}
 	}
 	book := &u.ledger.Guard
 	book.Observe(now, w.Nodes, watched, w.Pods, g.samples)
 	u.metrics.publishReserves(book.Alarms)
-	for i := range book.Alarms {
-		if a := &book.Alarms[i]; a.Rests && !g.rests[a.Node] {
-			u.log.Warn("Node is nearly out of memory although pods were moved from it; no pod is moved from it until an hour after the first of these",
-				slog.String("node", a.Node), slog.String("remedy", "find what uses more memory than it requests, add nodes, or size the pods by another profile"))
-			cluster.Put(&g.rests, a.Node, true)
-		}
-	}
-	maps.DeleteFunc(g.rests, func(name string, _ bool) bool { return !book.HasMoved(name) })
 }
 
 // watchedNodes returns the nodes with a pod whose memory limits follow the highest usage.

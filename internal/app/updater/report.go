@@ -35,7 +35,9 @@ func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 		if len(g.Pods) > 0 {
 			evictable.Add(class, mode, 0)
 		}
-		m.initCounters(g.Autoscaler, len(g.Pods))
+		size := process.SizeLog2(len(g.Pods)) // the counters exist before the first action
+		m.evicted.WithLabelValues(size, mode, g.Autoscaler.Name, g.Autoscaler.Namespace).Add(0)
+		m.resized.WithLabelValues(size, g.Autoscaler.Name, g.Autoscaler.Namespace).Add(0)
 	}
 	withEvictable := process.NewTally(m.withEvictable)
 	resizable := process.NewTally(m.resizable)

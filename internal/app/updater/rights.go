@@ -51,7 +51,7 @@ var features = []feature{
 	},
 	featureNodeGuard: {
 		"node-guard", kube.Right{Verb: "list", Group: "metrics.k8s.io", Resource: "pods"}, "no pod moves from nodes that are nearly out of memory, as with --node-guard=false",
-		func(c *Config) bool { return c.NodeGuard },
+		(*Config).guardsNodes,
 	},
 }
 

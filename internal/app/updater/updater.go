@@ -128,6 +128,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		workers.Go(func() { u.throttling.Run(beside) })
 		defer workers.Wait()
 		defer stop()
+		defer m.publishReserves(nil) // another leader publishes these
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 		return nil
@@ -354,6 +355,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
 	if !u.isCurrent(now) {
+		u.metrics.publishReserves(nil)
 		u.summarizePause(now, "the watches of the updater are not complete yet, or may be out of date")
 		return nil
 	}
@@ -365,6 +367,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
+		u.metrics.publishReserves(nil)
 		u.summarizePause(now, "the status lease of the admission controller is not valid, so new pods may not get their recommendation")
 		return nil
 	}

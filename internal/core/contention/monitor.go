@@ -193,9 +193,10 @@ func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 			if u == nil {
 				continue
 			}
-			u.advance(m.slot, requestOf(c))
-			if !u.lasting || u.isSolved(requestOf(c)) {
-				continue
+			request := requestOf(c)
+			u.advance(m.slot, request)
+			if !u.lasting || request <= 0 || request > int64(u.request) && u.mean*1000 <= float64(request) {
+				continue // it ended, or the request was removed, or raised to the usage since the last slot
 			}
 			at := slices.IndexFunc(out, func(e Excess) bool { return e.Container == c.Name })
 			if at < 0 && len(out) == mostGroups {
@@ -213,11 +214,6 @@ func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 	}
 	slices.SortFunc(out, func(a, b Excess) int { return strings.Compare(a.Container, b.Container) })
 	return out
-}
-
-// isSolved reports whether the request was raised to the usage since the last slot, or removed.
-func (u *containerUsage) isSolved(request int64) bool {
-	return request <= 0 || request > int64(u.request) && u.mean*1000 <= float64(request)
 }
 
 func (m *Monitor) usageOf(p *cluster.Pod) *podUsage {

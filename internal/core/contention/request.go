@@ -141,7 +141,7 @@ func (e *Excess) opinion(s *Situation, spare map[string]bool) opinion {
 		return opinion{Finding{Starting, text + "It started less than 45 minutes ago, so the cause may be its start. If each start needs this much CPU, set startupBoost in this VPA."}, rankStarting}
 	case e.Cause == OneReplica:
 		return opinion{Finding{OneReplica, text + fmt.Sprintf("The median of its replicas is about %s, so the load is not balanced or the process is stuck in a loop. Examine the pod, or delete it.", cpu(e.Median))}, rankOneReplica}
-	case !e.isNeeded(s) && e.onSpare(spare):
+	case !e.isNeeded(s) && !slices.ContainsFunc(e.Pods, func(p *cluster.Pod) bool { return !spare[p.Node] }):
 		return opinion{Finding{NodeHasSpare, text + "No other pod is harmed, because its node has spare CPU. " + s.notApplied(e.Container, e.Request)}, rankSpare}
 	}
 	return opinion{Finding{RequestTooLow, text + s.notApplied(e.Container, e.Request)}, rankTooLow}
@@ -155,11 +155,6 @@ func (e *Excess) isNeeded(s *Situation) bool {
 	}
 	limit := limitOf(e.Worst.Container(e.Container))
 	return limit > 0 && float64(e.Usage) >= atLimit*float64(limit)
-}
-
-// onSpare reports whether all nodes of the pods have spare CPU.
-func (e *Excess) onSpare(spare map[string]bool) bool {
-	return !slices.ContainsFunc(e.Pods, func(p *cluster.Pod) bool { return !spare[p.Node] })
 }
 
 // spareBelow is the used share of the allocatable CPU of a node below which it has spare CPU.

@@ -75,16 +75,16 @@ type Book struct {
 
 type node struct {
 	first    time.Time // when it was observed first
+	tried    time.Time // when a move from it was tried last
 	readings []reading // the last ones, oldest first
 	left     int64     // memory below the line that is not in use, as far as it is known
 }
 
 // A move is a pod that moves, or may do so.
 type move struct {
-	at       time.Time
-	of       cluster.Workload
-	from, to string // nodes; the scheduler may choose another one
-	bytes    int64
+	Move
+	at   time.Time
+	from string
 }
 
 // count returns the number of moves that a function selects.
@@ -141,24 +141,28 @@ func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, sampl
 		alarm.Usage[p.Key] = s.Bytes
 		alarm.Used += s.Bytes
 		newest = cluster.Latest(newest, s.At)
-		returned = returned || b.count(func(m *move) bool {
-			return m.from == of.Name && m.of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second))
+		partial = partial || now.Sub(p.Started) < kept      // its usage grows because it is new
+		returned = returned || b.count(func(m *move) bool { // later pods are of a rollout, or of more replicas
+			return m.from == of.Name && m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
 		}) > 0
 	}
-	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
-		return alarm, false
-	}
 	n := b.nodes[of.Name]
-	if n == nil {
+	if n == nil && len(pods) > 0 {
 		n = &node{first: now}
 		cluster.Put(&b.nodes, of.Name, n)
+	}
+	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
+		if n != nil {
+			n.left = 0 // it is not known
+		}
+		return alarm, false
 	}
 	n.read(reading{newest, alarm.Used}, partial)
 	line := int64(Line * float64(alarm.Allocatable))
 	n.left = line - alarm.Used
 	for i := range b.moves {
-		if m := &b.moves[i]; m.to == of.Name && now.Sub(m.at) < settling {
-			n.left -= m.bytes
+		if m := &b.moves[i]; m.To == of.Name && now.Sub(m.at) < settling {
+			n.left -= m.Bytes
 		}
 	}
 	alarm.Excess = alarm.Used - line
@@ -168,7 +172,7 @@ func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, sampl
 	}
 	moves := b.count(func(m *move) bool { return m.from == of.Name })
 	alarm.Rests = moves >= MostMoves || returned
-	alarm.Waits = b.count(func(m *move) bool { return m.from == of.Name && now.Sub(m.at) < pause }) > 0 || now.Sub(n.first) < pause
+	alarm.Waits = now.Sub(n.tried) < pause || now.Sub(n.first) < pause
 	return alarm, alarm.Excess > 0
 }
 
@@ -199,22 +203,39 @@ func rate(from, to reading) float64 {
 	return float64(to.bytes-from.bytes) / to.at.Sub(from.at).Seconds()
 }
 
-// MayMove reports whether a pod of a workload that uses an amount of memory may move to a node: not if three pods of the workload have moved in the last
-// hour, or if the node would be nearly out of memory, too.
-func (b *Book) MayMove(of cluster.Workload, bytes int64, to string) bool {
-	n := b.nodes[to]
-	return b.count(func(m *move) bool { return m.of == of }) < MostMoves && (n == nil || bytes <= n.left)
+// A Move is a pod of a workload that uses an amount of memory, in bytes, and moves to a node.
+type Move struct {
+	Of    cluster.Workload
+	Bytes int64
+	To    string // the scheduler may choose another one
 }
 
-// Moved records that a pod of a workload that uses an amount of memory moves from one node to another one, or may do so.
-func (b *Book) Moved(now time.Time, of cluster.Workload, bytes int64, from, to string) {
-	b.moves = append(b.moves, move{now, of, from, to, bytes})
-	if n := b.nodes[to]; n != nil {
-		n.left -= bytes
+// MayMove reports whether a pod may move beside others: not if three pods of its workload have moved in the last hour, or if its new node would be nearly
+// out of memory, too.
+func (b *Book) MayMove(next Move, beside []Move) bool {
+	moves, bytes := b.count(func(m *move) bool { return m.Of == next.Of }), next.Bytes
+	for _, m := range beside {
+		if m.Of == next.Of {
+			moves++
+		}
+		if m.To == next.To {
+			bytes += m.Bytes
+		}
 	}
+	n := b.nodes[next.To]
+	return moves < MostMoves && (n == nil || bytes <= n.left)
 }
 
-// HasMoved reports whether a pod has moved from a node in the last hour.
-func (b *Book) HasMoved(from string) bool {
-	return b.count(func(m *move) bool { return m.from == from }) > 0
+// Tried records that a move of a pod from a node was tried, and was made, or may have been.
+func (b *Book) Tried(now time.Time, from string, m Move, made bool) {
+	if n := b.nodes[from]; n != nil {
+		n.tried = now
+	}
+	if !made {
+		return
+	}
+	b.moves = append(b.moves, move{m, now, from})
+	if n := b.nodes[m.To]; n != nil {
+		n.left -= m.Bytes
+	}
 }

@@ -33,6 +33,15 @@ func newScene(pods int) *scene {
 	return s
 }
 
+// moved records that a pod moved.
+func (s *scene) moved(at time.Time, of cluster.Workload, bytes int64, from, to string) {
+	s.Tried(at, from, Move{of, bytes, to}, true)
+}
+
+func (s *scene) mayMove(of cluster.Workload, bytes int64, to string) bool {
+	return s.MayMove(Move{of, bytes, to}, nil)
+}
+
 // observe lets each pod use an equal part of an amount, in GiB, and returns the alarm of the node.
 func (s *scene) observe(after time.Duration, total float64) *Alarm {
 	now := noon.Add(after)
@@ -100,7 +109,7 @@ func TestBook_threeMovesDidNotHelp_nodeRestsForAnHour(t *testing.T) {
 			}
 			if !a.Rests && !a.Waits {
 				moves++
-				s.Moved(noon.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second), workload(moves), gi, "n", "other")
+				s.moved(noon.Add(time.Duration(minute)*time.Minute+time.Duration(second)*time.Second), workload(moves), gi, "n", "other")
 			}
 		}
 		if minute == 3 && moves != 3 {
@@ -164,7 +173,7 @@ func TestBook_podWithoutSampleIsMeasuredAgain_isNoRise(t *testing.T) {
 func TestBook_clockIsSetBack_startsAgain(t *testing.T) {
 	s := newScene(2)
 	s.observe(0, 90)
-	s.Moved(noon, workload(0), gi, "n", "other")
+	s.moved(noon, workload(0), gi, "n", "other")
 	s.observe(-30*time.Minute, 90)
 	if a := s.observe(-29*time.Minute, 90); a == nil || a.Waits || a.Rests {
 		t.Errorf("%+v, want an alarm without a wait of an hour", a)
@@ -190,15 +199,15 @@ func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
 		if a := s.observe(time.Duration(minute)*time.Minute, 95); a == nil || a.Rests {
 			t.Fatalf("%+v", a)
 		}
-		if s.MayMove(workload(0), 40*gi, "elsewhere") {
+		if s.mayMove(workload(0), 40*gi, "elsewhere") {
 			moves++
-			s.Moved(now, workload(0), 40*gi, node, "elsewhere")
+			s.moved(now, workload(0), 40*gi, node, "elsewhere")
 		}
 	}
 	if moves != 6 || len(s.Book.nodes) > 4 {
 		t.Errorf("%d moves in two hours, want 6; %d nodes are remembered", moves, len(s.Book.nodes))
 	}
-	if s.MayMove(workload(1), 1, "n119") || !s.MayMove(workload(1), 1, "elsewhere") {
+	if s.mayMove(workload(1), 1, "n119") || !s.mayMove(workload(1), 1, "elsewhere") {
 		t.Error("a pod moves to a node without room, or to none")
 	}
 }
@@ -207,15 +216,15 @@ func TestBook_podsOfAWorkload_moveAtMostThreeTimesAnHour(t *testing.T) {
 func TestBook_movedPodComesBack_nodeRests(t *testing.T) {
 	s := newScene(3)
 	s.observe(0, 95)
-	s.Moved(noon.Add(time.Minute), s.pods[0].Workload(), 30*gi, "n", "other")
+	s.moved(noon.Add(time.Minute), s.pods[0].Workload(), 30*gi, "n", "other")
 	if a := s.observe(3*time.Minute, 95); a == nil || a.Rests || a.Waits {
 		t.Errorf("%+v, want an alarm", a)
 	}
 	s.pods[0].Created = noon.Add(2 * time.Minute)
-	if a := s.observe(4*time.Minute, 95); a == nil || !a.Rests || !s.HasMoved("n") || s.HasMoved("other") {
+	if a := s.observe(4*time.Minute, 95); a == nil || !a.Rests {
 		t.Errorf("%+v, want that the node rests", a)
 	}
-	if a := s.observe(62*time.Minute, 95); a == nil || a.Rests || s.HasMoved("n") {
+	if a := s.observe(62*time.Minute, 95); a == nil || a.Rests {
 		t.Errorf("%+v, want no rest after an hour", a)
 	}
 }
@@ -225,14 +234,91 @@ func TestBook_podsMoveToANode_countThereAtOnce(t *testing.T) {
 	s := newScene(2)
 	s.pods[1].Node = "other"
 	s.observe(0, 100) // 50 GiB on each
-	if !s.MayMove(workload(0), 35*gi, "other") || s.MayMove(workload(0), 36*gi, "other") {
+	if !s.mayMove(workload(0), 35*gi, "other") || s.mayMove(workload(0), 36*gi, "other") {
 		t.Error("a node of 100 GiB with 50 GiB in use does not take 35 GiB, or takes more")
 	}
-	s.Moved(noon, workload(0), 20*gi, "n", "other")
+	s.moved(noon, workload(0), 20*gi, "n", "other")
 	for after, want := range map[time.Duration]bool{0: false, time.Minute: false, 3 * time.Minute: true} {
-		if s.observe(after, 100); s.MayMove(workload(1), 20*gi, "other") != want {
+		if s.observe(after, 100); s.mayMove(workload(1), 20*gi, "other") != want {
 			t.Errorf("after %v: takes 20 GiB more: %v", after, !want)
 		}
 		s.last = noon
+	}
+}
+
+// A pass decides on several moves before any of them is made.
+func TestBook_movesOfAPass_countTogether(t *testing.T) {
+	s := newScene(2)
+	s.pods[1].Node = "other"
+	s.observe(0, 50)
+	for name, c := range map[string]struct {
+		beside []Move
+		may    bool
+	}{
+		"none":                     {nil, true},
+		"two of the workload":      {[]Move{{workload(0), gi, "other"}, {workload(0), gi, "third"}}, true},
+		"three of the workload":    {[]Move{{workload(0), gi, "other"}, {workload(0), gi, "third"}, {workload(0), gi, "fourth"}}, false},
+		"another fills the node":   {[]Move{{workload(1), 1 << 50, "other"}}, false},
+		"another fills other ones": {[]Move{{workload(1), 1 << 50, "third"}}, true},
+	} {
+		if got := s.MayMove(Move{workload(0), gi, "other"}, c.beside); got != c.may {
+			t.Errorf("%s: may move: %v, want %v", name, got, c.may)
+		}
+	}
+}
+
+// A refused move is not tried again at once, and is no move.
+func TestBook_moveIsRefused_waits(t *testing.T) {
+	s := newScene(2)
+	s.observe(0, 95)
+	s.Tried(noon.Add(2*time.Minute), "n", Move{workload(0), gi, "other"}, false)
+	for after, waits := range map[time.Duration]bool{150 * time.Second: true, 200 * time.Second: false} {
+		if a := s.observe(after, 95); a == nil || a.Waits != waits || a.Rests {
+			t.Errorf("after %v: %+v, want that it waits: %v", after, a, waits)
+		}
+	}
+}
+
+// A node whose usage is not known, because it has pods and no samples, or old ones, takes no pod. An empty node does.
+func TestBook_usageOfANodeIsNotKnown_noPodMovesThere(t *testing.T) {
+	s := newScene(2)
+	s.pods[1].Node = "other"
+	delete(s.samples, s.pods[1].Key)
+	s.samples[s.pods[0].Key] = Sample{noon, 90 * gi}
+	s.look(0)
+	if s.mayMove(workload(0), gi, "other") || !s.mayMove(workload(0), gi, "empty") {
+		t.Error("a pod may move to a node that is not measured, or not to an empty one")
+	}
+	s.observe(time.Minute, 50)
+	if !s.mayMove(workload(0), gi, "other") {
+		t.Error("no pod may move to a node that is measured")
+	}
+	s.look(time.Minute + 2*maxAge)
+	if s.mayMove(workload(0), gi, "other") {
+		t.Error("a pod may move to a node whose samples are old")
+	}
+}
+
+// The usage of a new pod grows because it is new.
+func TestBook_podsAreNew_noAlarmBeforeTheLine(t *testing.T) {
+	s := newScene(2)
+	s.pods[1].Started, s.pods[1].Created = noon, noon
+	for i, v := range []float64{74, 74.5, 75, 75.5, 76, 76.5, 77, 77.5, 78} {
+		if a := s.observe(time.Duration(i)*30*time.Second, v); a != nil {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// Only a pod that is created soon after a move is its replacement, which came back.
+func TestBook_podOfAMovedWorkloadIsCreated_nodeRestsOnlyIfItCameBack(t *testing.T) {
+	for after, rests := range map[time.Duration]bool{time.Minute: true, 20 * time.Minute: false} {
+		s := newScene(2)
+		s.observe(0, 95)
+		s.moved(noon.Add(time.Minute), s.pods[1].Workload(), gi, "n", "other")
+		s.pods[1].Created, s.pods[1].Started = noon.Add(time.Minute+after), noon.Add(time.Minute+after)
+		if a := s.observe(30*time.Minute, 95); a == nil || a.Rests != rests {
+			t.Errorf("created %v later: %+v, want that the node rests: %v", after, a, rests)
+		}
 	}
 }

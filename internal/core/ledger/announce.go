@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"maps"
 	"time"
 
 	"podfit.dev/podfit/internal/core/attempt"
@@ -49,11 +48,4 @@ func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool
 	last, ok := l.interrupted[w]
 	until := last.since.Add(attempt.WatchDelay)
 	return until, ok && now.Before(until)
-}
-
-// forgetAnnouncements forgets those that do not count any more. An announcement counts until the effect of its evictions is known.
-func (l *Ledger) forgetAnnouncements(now time.Time) {
-	maps.DeleteFunc(l.interrupted, func(w cluster.Workload, a announcement) bool {
-		return now.Sub(a.since) > attempt.WatchDelay && !l.isAssumed(w)
-	})
 }

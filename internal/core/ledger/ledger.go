@@ -140,7 +140,9 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 		maps.DeleteFunc(rounds, func(_ cluster.Workload, r RoundsState) bool { return now.Sub(r.At) > roundsTTL })
 	}
 	maps.DeleteFunc(l.evicted, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.WatchDelay })
-	l.forgetAnnouncements(now)
+	maps.DeleteFunc(l.interrupted, func(w cluster.Workload, a announcement) bool { // it counts until the effect of its evictions is known
+		return now.Sub(a.since) > attempt.WatchDelay && !l.isAssumed(w)
+	})
 	maps.DeleteFunc(l.resizes, func(_ string, r resize) bool { return now.Sub(r.at) > attempt.HistoryTTL })
 	defer l.forgetPods(ds)
 	if len(l.resizes)+len(l.refusals) == 0 {

@@ -35,42 +35,48 @@ func (s *pass) guardNodes(ds []entry) {
 			on[node] = append(on[node], &ds[i])
 		}
 	}
-	for i := range alarms[:min(len(alarms), guardedNodes)] {
-		if entries := on[alarms[i].Node]; len(entries) > 0 {
-			s.guardNode(&alarms[i], alarmed, entries)
-		}
+	alarms = slices.DeleteFunc(alarms, func(a guard.Alarm) bool { return a.Rests || a.Waits || len(on[a.Node]) == 0 })
+	if len(alarms) > guardedNodes { // they take turns
+		from := int(s.now.Unix() % int64(len(alarms)))
+		alarms = slices.Concat(alarms[from:], alarms[:from])[:guardedNodes]
+	}
+	var moves []guard.Move
+	for i := range alarms {
+		moves = s.guardNode(&alarms[i], alarmed, on[alarms[i].Node], moves)
 	}
 }
 
-// guardNode moves a pod from a node. If it panics, it records a Failure.
-func (s *pass) guardNode(alarm *guard.Alarm, alarmed map[string]bool, on []*entry) {
+// guardNode moves a pod from a node beside others, and returns these and that one. If it panics, it records a Failure.
+func (s *pass) guardNode(alarm *guard.Alarm, alarmed map[string]bool, on []*entry, moves []guard.Move) (all []guard.Move) {
+	all = moves
 	defer s.noteFailure(on[0].Autoscaler)
 	n := s.occupancy.Rooms().Nodes[alarm.Node]
 	leaves := func(d *entry) bool {
 		return d.Do == decision.Evict || d.Do == decision.Surge || d.Do == decision.Delete
 	}
-	if n == nil || alarm.Rests || alarm.Waits || slices.ContainsFunc(on, leaves) ||
+	if n == nil || slices.ContainsFunc(on, leaves) ||
 		slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) }) {
-		return // what leaves may be enough
+		return all // what leaves may be enough
 	}
-	for _, m := range s.movesFrom(n, alarm, alarmed, on) {
+	for _, m := range s.movesFrom(n, alarm, alarmed, on, moves) {
 		if s.moveFrom(alarm, n, m) {
-			return
+			return append(all, m.Move)
 		}
 	}
+	return all
 }
 
 // A guardMove is a pod that may move from a node that is nearly out of memory.
 type guardMove struct {
 	*entry
+	guard.Move
 	to   *placement.Room
 	size room.Amount // of the replacement
-	used int64       // memory, in bytes
 	cost int64
 }
 
 // movesFrom returns the pods that may move, the best first: those that free enough with the moves that are left, by cost, and then those that use most.
-func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[string]bool, on []*entry) []guardMove {
+func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[string]bool, on []*entry, beside []guard.Move) []guardMove {
 	var lowest *cluster.Pod // of those that use more than they request, also if they may not move
 	for _, p := range n.Pods {
 		used := alarm.Usage[p.Key]
@@ -89,16 +95,17 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 		c := s.candidateFor(d, spots)
 		for _, at := range c.Spots {
 			to := spots.All[at]
-			if !alarmed[to.Node] && to.Free.Holds(c.Size) && s.w.Ledger.Guard.MayMove(d.Pod.Workload(), used, to.Node) {
-				out = append(out, guardMove{d, s.occupancy.Rooms().Nodes[to.Node], c.Size, used, room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})})
+			next := guard.Move{Of: d.Pod.Workload(), Bytes: used, To: to.Node}
+			if !alarmed[to.Node] && to.Free.Holds(c.Size) && s.w.Ledger.Guard.MayMove(next, beside) {
+				out = append(out, guardMove{d, next, s.occupancy.Rooms().Nodes[to.Node], c.Size, room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})})
 				break
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b guardMove) int {
-		few := func(m guardMove) bool { return m.used < alarm.Excess/guard.MostMoves }
+		few := func(m guardMove) bool { return m.Bytes < alarm.Excess/guard.MostMoves }
 		if few(a) || few(b) {
-			return cmp.Or(integer.FalseFirst(few(a), few(b)), cmp.Compare(b.used, a.used), byName(*a.entry, *b.entry))
+			return cmp.Or(integer.FalseFirst(few(a), few(b)), cmp.Compare(b.Bytes, a.Bytes), byName(*a.entry, *b.entry))
 		}
 		return cmp.Or(cmp.Compare(a.cost, b.cost), byName(*a.entry, *b.entry))
 	})
@@ -119,7 +126,7 @@ func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool
 		return false
 	}
 	m.placed = true
-	m.guardTo = m.to.Node.Name
+	m.guardTo = m.To
 	m.to.Open = m.to.Open.Sub(m.size)
 	when := "use"
 	if alarm.Coming {
@@ -130,12 +137,11 @@ func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool
 	return true
 }
 
-// noteMove remembers a move from a node that is nearly out of memory.
-func (p *Pass) noteMove(d *entry) {
+// noteMove remembers a move from a node that is nearly out of memory: it was made, or may have been, or was only tried.
+func (p *Pass) noteMove(d *entry, made bool) {
 	book := &p.w.Ledger.Guard
-	for i := range book.Alarms {
-		if a := &book.Alarms[i]; d.Reason.Code == decision.NodeNearlyFull && a.Node == d.Pod.Node {
-			book.Moved(p.now, d.Pod.Workload(), a.Usage[d.Pod.Key], a.Node, d.guardTo)
-		}
+	if at := slices.IndexFunc(book.Alarms, func(a guard.Alarm) bool { return a.Node == d.Pod.Node }); at >= 0 && d.guardTo != "" {
+		book.Tried(p.now, d.Pod.Node, guard.Move{Of: d.Pod.Workload(), Bytes: book.Alarms[at].Usage[d.Pod.Key], To: d.guardTo}, made)
+		d.guardTo = ""
 	}
 }

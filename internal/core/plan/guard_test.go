@@ -127,7 +127,7 @@ func TestPlan_nodeWillSoonBeOutOfMemory_reasonSaysSoAndDeploymentIsSurged(t *tes
 	}
 }
 
-// A move counts if it was made, and if it may have been made. A refused one does not, and the next pass tries another pod.
+// A move counts if it was made, and if it may have been made. A refused one does not. In each case nothing is tried for a minute.
 func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		report func(*Pass, decision.Decision)
@@ -135,8 +135,8 @@ func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 		counts bool
 	}{
 		"done":    {func(p *Pass, d decision.Decision) { p.Done(d) }, "", true},
-		"unknown": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown}) }, "", true},
-		"refused": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget}) }, "b-0", false},
+		"unknown": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.OutcomeIsUnknown}) }, "b-0", true},
+		"refused": {func(p *Pass, d decision.Decision) { p.Refused(d, decision.Refusal{Kind: decision.DeniedByBudget}) }, "a-0", false},
 	} {
 		w, b := guarded()
 		watched := map[string]bool{"n1": true}
@@ -150,10 +150,15 @@ func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 		p.Learn()
 		c.report(p, decisionOf(p.Decisions(), "a-0"))
 		w.Ledger.Guard.Observe(noon.Add(2*time.Second), w.Nodes, watched, w.Pods, samples)
-		if len(w.Ledger.Guard.Alarms) != 1 || w.Ledger.Guard.Alarms[0].Waits != c.counts {
-			t.Fatalf("%s: %+v, want that it counts: %v", name, w.Ledger.Guard.Alarms, c.counts)
+		if len(w.Ledger.Guard.Alarms) != 1 || !w.Ledger.Guard.Alarms[0].Waits {
+			t.Fatalf("%s: %+v, want that the node waits", name, w.Ledger.Guard.Alarms)
 		}
-		for _, d := range Plan(noon.Add(2*time.Second), w, b) {
+		workload, beside := w.Pods[0].Workload(), []guard.Move{{Of: w.Pods[0].Workload()}, {Of: w.Pods[0].Workload()}}
+		if may := w.Ledger.Guard.MayMove(guard.Move{Of: workload, To: "n3"}, beside); may == c.counts {
+			t.Errorf("%s: it counts: %v, want %v", name, !may, c.counts)
+		}
+		w.Ledger.Guard.Observe(noon.Add(70*time.Second), w.Nodes, watched, w.Pods, samples)
+		for _, d := range Plan(noon.Add(70*time.Second), w, b) {
 			if d.Do != decision.Leave && d.Pod.Name != c.next {
 				t.Errorf("%s: then %s %s", name, d.Do, d.Pod.Name)
 			}
@@ -176,5 +181,29 @@ func TestPlan_nodeIsNearlyOutOfMemory_itsPodMovesBeforeOthersAreResized(t *testi
 	}
 	if len(order) < 2 || order[0] != "a-0" {
 		t.Errorf("pods change in the order %v, want a-0 before others", order)
+	}
+}
+
+// Nodes that rest, and those whose pods may not move, do not take the turn of others.
+func TestPlan_manyNodesAreNearlyOutOfMemory_allGetTheirTurn(t *testing.T) {
+	w, b := guarded()
+	own := w.Ledger.Guard.Alarms[0]
+	for i := range 40 {
+		other := guard.Alarm{Node: fmt.Sprintf("full-%d", i), Allocatable: own.Allocatable, Used: own.Allocatable, Excess: own.Excess, Rests: i%2 == 0}
+		w.Nodes = append(w.Nodes, cluster.Node{Name: other.Node, Allocatable: cluster.Amounts(16000, 16<<30), Ready: true})
+		p := *w.Pods[0]
+		p.Name, p.UID, p.Node, p.LocalData = other.Node, other.Node, other.Node, true // it may not move
+		w.Pods = append(w.Pods, &p)
+		w.Ledger.Guard.Alarms = append(w.Ledger.Guard.Alarms, other)
+	}
+	w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 42}
+	w.Governed = cluster.Gather([]*cluster.Autoscaler{w.Governed[0].Autoscaler, w.Governed[1].Autoscaler, w.Governed[2].Autoscaler}, w.Pods, false)
+	moved := false
+	for second := range 40 {
+		d := decisionOf(Plan(noon.Add(time.Duration(second)*15*time.Second), w, b), "a-0")
+		moved = moved || d.Do == decision.Evict && d.Reason.Code == decision.NodeNearlyFull
+	}
+	if !moved {
+		t.Error("no pod moves in 40 passes")
 	}
 }

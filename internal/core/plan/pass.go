@@ -126,7 +126,7 @@ func (s *pass) view() ledger.View {
 func (p *Pass) Done(d decision.Decision) {
 	own := p.entryOf(d.Pod)
 	p.w.Ledger.Done(p.now, own.attempt(p.now, d))
-	p.noteMove(own)
+	p.noteMove(own, true)
 	p.canaryChanged(own, true)
 	p.countChange(d)
 	if own.taken {
@@ -151,11 +151,11 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 		tried.Total = own.scope.siblings.RequestedAtLeast()
 	}
 	p.w.Ledger.Refused(p.now, tried, r, ready)
+	p.noteMove(own, r.Kind == decision.OutcomeIsUnknown)
 	if r.Kind == decision.DeniedByQuota && own.scope != nil {
 		own.scope.siblings.Refused(own.Pod)
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
-		p.noteMove(own)
 		p.countChange(d)
 		p.canaryChanged(own, false)
 	}
@@ -282,6 +282,7 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 	own := p.entryOf(d.Pod)
 	if why.Code != decision.RateLimited && why.Code != decision.OutOfTime {
 		p.w.Ledger.MarkServed(p.now, d.Pod) // it has taken from the rate limit
+		p.noteMove(own, false)
 	}
 	if own.Do == decision.Evict && own.Reason.Fallback == decision.ResizeRefused {
 		own.group().Trial = false

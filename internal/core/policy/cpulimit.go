@@ -139,7 +139,7 @@ func keptInContainer(a *cluster.Autoscaler, p *cluster.Pod, c *cluster.Container
 // refusedWithout returns why the API server may refuse a pod because its CPU limits are removed: a LimitRange, or a quota that bounds CPU
 // limits, which refuses each pod without one. A quota that may count the pod is assumed to do so.
 func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing) admissible.Refusal {
-	if requiresCPULimit(l.Range) {
+	if r := &l.Range; r.Container.Max.CPU > 0 || r.ContainerRatio.CPU > 0 || r.Pod.Max.CPU > 0 || r.PodRatio.CPU > 0 {
 		return admissible.Refusal{Kind: admissible.LimitMissing, Resource: cluster.CPU}
 	}
 	if r := admissible.RefusedOf(l, without, nil, cluster.CPU); r.Refused() && !admissible.RefusedOf(l, p, nil, cluster.CPU).Refused() {
@@ -158,11 +158,6 @@ func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing
 		}
 	}
 	return admissible.Refusal{}
-}
-
-// requiresCPULimit reports whether a LimitRange bounds CPU limits from above, so that the API server refuses containers or pods without one.
-func requiresCPULimit(r cluster.LimitRange) bool {
-	return r.Container.Max.CPU > 0 || r.ContainerRatio.CPU > 0 || r.Pod.Max.CPU > 0 || r.PodRatio.CPU > 0
 }
 
 // WithCPULimits returns a value of the annotation vpaUpdates, which may be empty, with the CPU limits that were removed, and those that

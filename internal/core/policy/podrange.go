@@ -36,7 +36,8 @@ func scaleSum(
 ) {
 	low := podRange.Min.Amount(res)
 	high := podRange.Max.Amount(res)
-	if low <= 0 && high <= 0 || hasPodLevel(pod, res) {
+	level := pod.PodLevel // replaces the sums over the containers, see admissible.Adjust
+	if low <= 0 && high <= 0 || level != nil && (level.Requests.Has|level.Limits.Has).Has(res) {
 		return
 	}
 	var sumR, sumL int64
@@ -73,9 +74,4 @@ func scaleSum(
 			*q = q.Set(res, v)
 		}
 	}
-}
-
-// hasPodLevel reports whether pod-level resources replace the sums over the containers, see admissible.Adjust.
-func hasPodLevel(p *cluster.Pod, res cluster.Resource) bool {
-	return p.PodLevel != nil && (p.PodLevel.Requests.Has | p.PodLevel.Limits.Has).Has(res)
 }

@@ -162,7 +162,9 @@ func New(c Config, subjects []Subject) *Report {
 		r.Rows = append(r.Rows, &row)
 	}
 	RankWaste(r.Rows)
-	slices.SortFunc(r.Rows, byRisk)
+	slices.SortFunc(r.Rows, func(a, b *Row) int { // highest risk first, then most money, then by name
+		return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(firstKind(a), firstKind(b)), cmp.Compare(b.Weight, a.Weight), byName(a, b))
+	})
 	r.summarize()
 	return r
 }
@@ -248,11 +250,6 @@ func RankWaste(rows []*Row) {
 			row.Waste = SeverityLow
 		}
 	}
-}
-
-// byRisk orders rows: highest risk first, then most money, then by name.
-func byRisk(a, b *Row) int {
-	return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(firstKind(a), firstKind(b)), cmp.Compare(b.Weight, a.Weight), byName(a, b))
 }
 
 func firstKind(r *Row) int {

@@ -125,7 +125,7 @@ func (v *view) raised(scaled bool) Move {
 		return Move{Do: TakeBack}
 	case scaled:
 		return v.end(TakeBack, decision.Unsupported, "a HorizontalPodAutoscaler scales the Deployment now")
-	case v.d.Observed && v.d.Updated != v.d.Pods || v.hasOtherRevision():
+	case v.d.Observed && v.d.Updated != v.d.Pods, slices.ContainsFunc(v.pods, func(p *cluster.Pod) bool { return p.Live() && p.Controller != v.old.Controller }):
 		return v.end(TakeBack, decision.ServerBusy, "a rollout began meanwhile")
 	case v.d.Exclusive:
 		return v.end(TakeBack, decision.Unsupported, exclusiveText)
@@ -176,11 +176,6 @@ func (v *view) others() (all, ready int, completeAt time.Time) {
 		return all, ready, time.Time{}
 	}
 	return all, ready, completeAt
-}
-
-// hasOtherRevision reports whether a live pod belongs to another ReplicaSet than the pod to remove.
-func (v *view) hasOtherRevision() bool {
-	return slices.ContainsFunc(v.pods, func(p *cluster.Pod) bool { return p.Live() && p.Controller != v.old.Controller })
 }
 
 // cause returns why the new pod is not ready in time. If it does not exist or has no node, an eviction may help, because the pod to
