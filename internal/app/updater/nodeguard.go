@@ -34,14 +34,9 @@ type usageReader interface {
 type nodeGuard struct {
 	reader  usageReader // nil: nodes are not watched
 	samples map[cluster.Key]guard.Sample
-	next    time.Time       // when usage is read next; zero if no node is watched
-	reading chan guardUsage // a request in progress; nil if there is none
-	failing bool            // the last reading failed, which was logged
-}
-
-type guardUsage struct {
-	metrics.Reading
-	err error
+	next    time.Time                      // when usage is read next; zero if no node is watched
+	reading *process.Task[metrics.Reading] // nil: none is in progress
+	failing bool                           // the last reading failed, which was logged
 }
 
 // guardsNodes reports whether nodes are watched. Without the pods of all namespaces it is not known what is in use.
@@ -51,31 +46,30 @@ func (c *Config) guardsNodes() bool {
 
 // guardNodes adds the nodes that are nearly out of memory to the input of a pass.
 func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) {
-	g := &u.guard
+	g, reader := &u.guard, u.guard.reader
 	watched := map[string]bool{}
-	if g.reader != nil && u.config.guardsNodes() && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
+	if reader != nil && u.config.guardsNodes() && !u.rights.missing[featureNodeGuard] && len(w.Pods) > 0 {
 		watched = watchedNodes(w)
 	}
 	if len(watched) == 0 {
 		u.ledger.Guard.Alarms = nil
-		*g = nodeGuard{reader: g.reader}
+		*g = nodeGuard{reader: reader}
 		u.metrics.publishReserves(nil)
 		return
 	}
 	wait := time.Millisecond // a pass does not wait for an earlier request
 	if g.reading == nil && (now.After(g.next) || now.Before(g.next.Add(-guardRetry))) {
-		g.next = now.Add(guardInterval)
-		g.reading = make(chan guardUsage, 1)
 		wait = guardWait
-		go readUsage(ctx, g.reader, g.reading, u.health, u.log)
+		g.reading = process.Begin(u.log, u.health, "the usage of pods", func() (metrics.Reading, error) {
+			ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
+			defer cancel()
+			return reader.Read(ctx)
+		})
 	}
 	if g.reading != nil {
-		select {
-		case read := <-g.reading:
-			g.reading = nil
-			g.took(now, read, u.log)
-		case <-time.After(wait):
-			g.next = now.Add(guardInterval)
+		g.next = now.Add(guardInterval)
+		if g.reading.Ends(wait) {
+			g.took(now, u.log)
 		}
 	}
 	book := &u.ledger.Guard
@@ -96,37 +90,27 @@ func watchedNodes(w *plan.World) map[string]bool {
 	return watched
 }
 
-// readUsage reads the usage of all pods.
-func readUsage(ctx context.Context, from usageReader, into chan<- guardUsage, h *process.Health, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
-	defer cancel()
-	var out guardUsage
-	out.err = process.Try(log, h, "the usage of pods", func() (err error) {
-		out.Reading, err = from.Read(ctx)
-		return err
-	})
-	into <- out
-}
-
 // took takes what was read. A failure leaves the last samples, which soon are too old to count.
-func (g *nodeGuard) took(now time.Time, read guardUsage, log *slog.Logger) {
+func (g *nodeGuard) took(now time.Time, log *slog.Logger) {
+	read := g.reading
+	g.reading = nil
 	switch {
-	case read.err != nil:
+	case read.Err != nil:
 		g.next = now.Add(guardRetry)
 		if !g.failing {
-			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(read.err)),
+			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(read.Err)),
 				slog.String("remedy", "check that metrics-server runs, and apply deploy/rights/node-guard; or set --node-guard=false"))
 		}
 	case g.failing:
 		log.Info("Read the memory usage of pods after earlier failures")
 	}
-	g.failing = read.err != nil
+	g.failing = read.Err != nil
 	if g.failing {
 		return
 	}
-	g.samples = make(map[cluster.Key]guard.Sample, len(read.Samples))
-	for i := range read.Samples {
-		if s := &read.Samples[i]; s.Has.Has(cluster.Memory) {
+	g.samples = make(map[cluster.Key]guard.Sample, len(read.Result.Samples))
+	for i := range read.Result.Samples {
+		if s := &read.Result.Samples[i]; s.Has.Has(cluster.Memory) {
 			of := g.samples[s.Pod]
 			g.samples[s.Pod] = guard.Sample{At: cluster.Earliest(of.At, s.At), Bytes: of.Bytes + int64(s.Memory)}
 		}

@@ -70,7 +70,6 @@ type Book struct {
 
 	nodes map[string]*node
 	moves []move // of the last hour, oldest first
-	last  time.Time
 }
 
 type node struct {
@@ -105,10 +104,6 @@ type reading struct {
 // Observe sets the alarms of the watched nodes from samples of the pods of all nodes. What is above the size of a node is not possible, so such a node is
 // not judged.
 func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
-	if now.Before(b.last) { // the clock was set back
-		*b = Book{}
-	}
-	b.last = now
 	b.Alarms = nil
 	b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return now.Sub(m.at) >= Rest })
 	on := map[string][]*cluster.Pod{}

@@ -170,16 +170,6 @@ func TestBook_podWithoutSampleIsMeasuredAgain_isNoRise(t *testing.T) {
 	}
 }
 
-func TestBook_clockIsSetBack_startsAgain(t *testing.T) {
-	s := newScene(2)
-	s.observe(0, 90)
-	s.moved(noon, workload(0), gi, "n", "other")
-	s.observe(-30*time.Minute, 90)
-	if a := s.observe(-29*time.Minute, 90); a == nil || a.Waits || a.Rests {
-		t.Errorf("%+v, want an alarm without a wait of an hour", a)
-	}
-}
-
 func workload(i int) cluster.Workload {
 	return cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("web-", i)}
 }
@@ -242,7 +232,6 @@ func TestBook_podsMoveToANode_countThereAtOnce(t *testing.T) {
 		if s.observe(after, 100); s.mayMove(workload(1), 20*gi, "other") != want {
 			t.Errorf("after %v: takes 20 GiB more: %v", after, !want)
 		}
-		s.last = noon
 	}
 }
 

@@ -59,16 +59,12 @@ func MemoryLimitOf(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.C
 		return LimitOfRuntime
 	case l.QuotasUnknown:
 		return LimitQuotasUnknown
-	case l.Quotas != nil && (l.Quotas.TooMany || cluster.Find(l.Quotas.List, boundsMemoryLimits) != nil):
+	case l.Quotas != nil && (l.Quotas.TooMany || cluster.Find(l.Quotas.List, func(q *cluster.Quota) bool { return (q.Hard.Limits.Has | q.Left.Limits.Has).Has(cluster.Memory) }) != nil):
 		return LimitOfQuota
 	case advice == nil || advice.MemoryLimit <= 0:
 		return LimitPeaksUnknown
 	}
 	return LimitByPeaks
-}
-
-func boundsMemoryLimits(q *cluster.Quota) bool {
-	return (q.Hard.Limits.Has | q.Left.Limits.Has).Has(cluster.Memory)
 }
 
 // LimitOf returns the memory limit for a peak of memory usage, in bytes. The second term protects small containers, at the cost of no node.
