@@ -425,6 +425,7 @@ func (r *inlineRun) podfitSteps() map[string]inlineStep {
 		"podfit run --web-address=:8945":  {add: help},
 		"podfit updater --dry-run":        {add: help},
 		"podfit backtest --recommenders":  {add: " balanced,cost --help"},
+		"podfit backtest --nodes":         {add: " memory=64Gi,cpu=16 --help"},
 		"podfit backtest --recommenders balanced,mine.yaml": {add: " -n shop --prometheus " + r.Prometheus, step: step{
 			before: writes("mine.yaml", "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: mine}\nspec: {base: cost}\n"),
 			fails:  "provide a history of at least two days",

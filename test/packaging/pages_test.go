@@ -158,6 +158,7 @@ var elsewhere = []struct {
 	{"README.md", "podfit_demo_VERSION_linux_amd64/demo", "TestRelease_builtInTwoFolders_isIdenticalAndComplete", "needs a release, and lasts for minutes"},
 	{"README.md", "make demo", "TestBoards_workloadsOfTheDemo_eachPanelHasData", "runs the workloads of the demo, which lasts for minutes"},
 	{"README.md", "make test", "make test", "takes long"},
+	{"docs/backtest.md", "podfit backtest --trace usage.csv.gz --recommenders default,balanced --nodes memory=64Gi,cpu=16,replicas=8", "TestBacktest_nodes_countsThoseThatTheRequestsNeed", "needs recorded usage of days"},
 	{"README.md", "make images", "TestImages_builtInTwoFolders_areIdenticalAndRun", "builds podfit for five platforms"},
 	{"CONTRIBUTING.md", "make build", "make test", "is a part of make test"},
 	{"CONTRIBUTING.md", "make quick", "make verify", "takes minutes; it is parts of make verify and make test"},

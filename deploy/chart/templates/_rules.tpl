@@ -4,7 +4,7 @@ The permissions of each component. They are those of deploy/10-rbac.yaml, which 
 {{- define "podfit.rules.recommender" }}
 - apiGroups: [metrics.k8s.io]
   resources: [pods]
-  verbs: [get, list]
+  verbs: [list]
 - apiGroups: [""]
   resources: [events, limitranges, namespaces, nodes, pods]
   verbs: [list, watch]
