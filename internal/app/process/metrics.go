@@ -121,7 +121,7 @@ func Each[T any](limit int, items []T, do func(T)) {
 	_ = workers.Wait() // no worker returns an error
 }
 
-// Skipped counts, unless h is nil, and logs that an object was skipped because of a panic. stack is the stack at the panic.
+// Skipped logs that an object was skipped because of a panic, and counts it unless h is nil. stack is the stack at the panic.
 func Skipped(log *slog.Logger, h *Health, object string, cause any, stack string) {
 	if h != nil && h.failures != nil {
 		h.failures.Inc()

@@ -39,7 +39,7 @@ type nodeGuard struct {
 	failing bool                           // the last reading failed, which was logged
 }
 
-// guardsNodes reports whether nodes are watched. Without the pods of all namespaces it is not known what is in use.
+// guardsNodes reports whether nodes are watched. podfit must see the pods of all namespaces to know what a node uses.
 func (c *Config) guardsNodes() bool {
 	return c.NodeGuard && c.WatchesAllPods() && c.Rules == rulesPodfit
 }
@@ -98,7 +98,7 @@ func (g *nodeGuard) took(now time.Time, log *slog.Logger) {
 	case read.Err != nil:
 		g.next = now.Add(guardRetry)
 		if !g.failing {
-			log.Warn("Cannot read the memory usage of pods; nodes are not watched for it", slog.String("error", kube.Answer(read.Err)),
+			log.Warn("Cannot read the memory usage of pods, so no pod moves from nodes that are nearly out of memory", slog.String("error", kube.Answer(read.Err)),
 				slog.String("remedy", "check that metrics-server runs, and apply deploy/rights/node-guard; or set --node-guard=false"))
 		}
 	case g.failing:

@@ -25,8 +25,8 @@ func (p Patch) Add(container string, isSidecar bool, resources map[string]any) {
 	p[list] = append(of, map[string]any{"name": container, "resources": resources})
 }
 
-// For returns the patch of a workload, nil if its kind is not known. A kind with the same name in another API group is not: a patch would replace the list
-// of its containers.
+// For returns the patch of a workload, nil if its kind is not known. A kind of another API group with the same name is not known: a patch would replace
+// the list of its containers.
 func (p Patch) For(w cluster.Workload) map[string]any {
 	path := TemplatePaths[w.Kind]
 	if path == nil || cluster.BuiltinKinds[w.Kind] != w.Group {

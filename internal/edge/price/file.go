@@ -247,7 +247,7 @@ func OpenCost(ctx context.Context, from Prometheus, address string, nodes []clus
 		maps.DeleteFunc(values, func(_ string, v float64) bool { return !(v >= 0 && v <= maxPrice) })
 		byNode[i] = values
 		if err == nil && len(byNode[i]) == 0 {
-			err = errors.New("it has no series " + metric)
+			err = errors.New("it has no series " + metric + " with a price")
 		}
 		if err != nil {
 			return review.Prices{}, fmt.Errorf("read prices from %s: %w", address, err)
