@@ -62,6 +62,7 @@ var settings = []Setting{
 	{"replacement-must-fit", "false"},
 	{"role-history", "0s"},
 	{"size-by-run", "false"},
+	{"size-pod-level", "false"},
 	{"size-sidecars", "false"},
 	{"statefulset-pause", "0s"},
 	{"status-interval", "0s"},

@@ -43,7 +43,7 @@ func written() string {
 		d := &rowtest.Table[i]
 		fmt.Fprintf(&b, "| %s | `--%s`: `%s`, `%s` |\n", strings.Join(cells(d), " | "), d.Flag, d.Ours, d.Theirs)
 	}
-	b.WriteString("\n### What it does not change\n\nThese deviations are the same with both values. Each table begins with the reason.\n")
+	b.WriteString("\n### What it does not change\n\nThese deviations are the same with both values ([decision 15](decisions/0015-what-the-switch-does-not-bring-back.md)). Each table begins with the reason.\n")
 	for _, kept := range reasons() {
 		fmt.Fprintf(&b, "\n%s\n\n| | upstream | podfit | why |\n|---|---|---|---|\n", kept)
 		for i := range keptTable {

@@ -83,7 +83,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	metrics := webhook.NewMetrics(p.Registry)
 	view := newClusterView(world, c.Serves, metrics, p.Log)
 	options := c.handlerOptions(world)
-	options.Nodes = newNodeTable(c.NodeFit.Options(), world)
+	options.Nodes = &nodeTable{options: c.NodeFit.Options(), watch: world}
 	handler := webhook.NewHandler(view, options, metrics, p.Log)
 	server, err := webhook.NewServer(webhook.Config{
 		Files: files, Standalone: standalone,

@@ -37,10 +37,10 @@ func as(t *testing.T, args ...string) Config {
 	return c
 }
 
-// The largest node has 4 cores, the target is 8, and the lower bound is 2.
+// The largest node has 4 cores, and the target is 8.
 func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
 	rowtest.Both(t, "pods larger than any node", rowtest.Outcomes{Podfit: "4", Upstream: "8"}, func(t *testing.T, args ...string) string {
-		return strings.Join(patchedCPU(t, "app", strings.Replace(javaPod, "NAME", "", 1), args...), " ")
+		return strings.Join(patchedCPU(t, "app", "8", strings.Replace(javaPod, "NAME", "", 1), args...), " ")
 	})
 }
 
@@ -48,7 +48,7 @@ func TestCompatibility_recommendationFitsOnNoNode_sizeOfNewPodsIsThatOfEachValue
 func TestCompatibility_sidecarHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
 	pod := strings.NewReplacer("NAME", "", `"containers":`, `"initContainers":[{"name":"mesh","restartPolicy":"Always","resources":{"requests":{"cpu":"30m"}}}],"containers":`).Replace(javaPod)
 	rowtest.Both(t, "native sidecars", rowtest.Outcomes{Podfit: "3500m", Upstream: ""}, func(t *testing.T, args ...string) string {
-		return strings.Join(patchedCPU(t, "mesh", pod, args...), " ")
+		return strings.Join(patchedCPU(t, "mesh", "8", pod, args...), " ")
 	})
 }
 
@@ -56,20 +56,28 @@ func TestCompatibility_sidecarHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t
 func TestCompatibility_initContainerHasRecommendation_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
 	pod := strings.NewReplacer("NAME", "", `"containers":`, `"initContainers":[{"name":"migrate","resources":{"requests":{"cpu":"30m"}}}],"containers":`).Replace(javaPod)
 	rowtest.Both(t, "init containers", rowtest.Outcomes{Podfit: "500m", Upstream: ""}, func(t *testing.T, args ...string) string {
-		return strings.Join(patchedCPU(t, "migrate", pod, args...), " ")
+		return strings.Join(patchedCPU(t, "migrate", "8", pod, args...), " ")
 	})
 }
 
-// patchedCPU returns the CPU requests that the webhook sets on a new pod of a VPA that recommends 8 cores for a container.
-func patchedCPU(t *testing.T, container, pod string, args ...string) (got []string) {
+// The container needs half of the pod-level request. Upstream does not change that.
+func TestCompatibility_podHasPodLevelResources_sizeOfNewPodsIsThatOfEachValue(t *testing.T) {
+	pod := strings.NewReplacer("NAME", "", `"containers":`, `"resources":{"requests":{"cpu":"2"}},"containers":`).Replace(javaPod)
+	rowtest.Both(t, "pod-level resources", rowtest.Outcomes{Podfit: "1 1", Upstream: "1"}, func(t *testing.T, args ...string) string {
+		return strings.Join(patchedCPU(t, "app", "1", pod, args...), " ")
+	})
+}
+
+// patchedCPU returns the CPU requests that the webhook sets on a new pod of a VPA that recommends a target for a container.
+func patchedCPU(t *testing.T, container, target, pod string, args ...string) (got []string) {
 	t.Helper()
 	value := regexp.MustCompile(`requests/cpu","value":"(\w+)"`)
 	synctest.Test(t, func(t *testing.T) {
 		f := kubetest.NewLocalAPI(t)
 		f.ApplyShop()
 		f.Apply(kubetest.AutoscalersPath, `{"metadata":{"namespace":"shop","name":"web","uid":"v1"},"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}},
-			"status":{"recommendation":{"containerRecommendations":[{"containerName":"`+container+`","lowerBound":{"cpu":"2","memory":"1Gi"},
-			"target":{"cpu":"8","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
+			"status":{"recommendation":{"containerRecommendations":[{"containerName":"`+container+`","lowerBound":{"cpu":"500m","memory":"1Gi"},
+			"target":{"cpu":"`+target+`","memory":"1Gi"},"upperBound":{"cpu":"9","memory":"2Gi"}}]}}}`)
 		f.ApplyNode("n", "4", "16Gi")
 		clients, err := kube.ClientsFor(kubetest.LocalConfig(f))
 		if err != nil {
@@ -78,7 +86,7 @@ func patchedCPU(t *testing.T, container, pod string, args ...string) (got []stri
 		c, log, metrics := as(t, args...), slog.New(slog.DiscardHandler), webhook.NewMetrics(prometheus.NewRegistry())
 		world := watcher.NewWorld(clients, c.Watched(watcher.Options{Nodes: true, Limits: true}))
 		options := c.handlerOptions(world)
-		options.Nodes = newNodeTable(c.NodeFit.Options(), world)
+		options.Nodes = &nodeTable{options: c.NodeFit.Options(), watch: world}
 		handler := webhook.NewHandler(newClusterView(world, c.Serves, metrics, log), options, metrics, log)
 		err = process.WithWorld(t.Context(), world, func(ctx context.Context) error {
 			if err := world.WaitSynced(ctx); err != nil {

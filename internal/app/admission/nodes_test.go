@@ -63,13 +63,13 @@ func TestNodeTable_newPod_getsTheSizesOfItsNodes(t *testing.T) {
 		"pod of a DaemonSet without a node": {corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: daemon}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := newNodeTable(watcher.FleetOptions{Scale: true}, watch)
+			table := &nodeTable{options: watcher.FleetOptions{Scale: true}, watch: watch}
 			if got := table.Sizes(&c.pod).Largest; !reflect.DeepEqual(got, c.want) {
 				t.Errorf("sizes %v, want %v", got, c.want)
 			}
 		})
 	}
-	if sizes := newNodeTable(watcher.FleetOptions{}, watch).Sizes(&corev1.Pod{}); sizes != nil {
+	if sizes := (&nodeTable{watch: watch}).Sizes(&corev1.Pod{}); sizes != nil {
 		t.Errorf("sizes %v with --fit-nodes=false, want nil", sizes)
 	}
 }
@@ -77,7 +77,7 @@ func TestNodeTable_newPod_getsTheSizesOfItsNodes(t *testing.T) {
 func TestNodeTable_manyReviews_readTheNodesEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := &fakeNodes{nodes: []cluster.Node{{Name: "a", Allocatable: cluster.Amounts(4000, 8<<30)}}}
-		table := newNodeTable(watcher.FleetOptions{Scale: true}, watch)
+		table := &nodeTable{options: watcher.FleetOptions{Scale: true}, watch: watch}
 		for range 100 {
 			table.Sizes(&corev1.Pod{})
 		}

@@ -114,10 +114,6 @@ type nodeTable struct {
 	built time.Time
 }
 
-func newNodeTable(options watcher.FleetOptions, watch watcher.Nodes) *nodeTable {
-	return &nodeTable{options: options, watch: watch}
-}
-
 // Sizes returns the sizes of the nodes that may take a new pod, or nil if its size does not depend on nodes.
 func (t *nodeTable) Sizes(p *corev1.Pod) *fleet.Sizes {
 	if !t.options.Scale {

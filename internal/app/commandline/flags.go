@@ -58,7 +58,7 @@ var FlagGroups = []FlagGroup{
 		memory-histogram-decay-half-life memory-aggregation-interval memory-aggregation-interval-count oom-bump-up-ratio oom-min-bump-up-bytes
 		pod-recommendation-min-cpu-millicores pod-recommendation-min-memory-mb container-recommendation-max-allowed-cpu
 		container-recommendation-max-allowed-memory max-allowed-cpu-boost cpu-integer-post-processor-enabled round-cpu-millicores round-memory-bytes
-		humanize-memory size-sidecars size-by-run role-history`},
+		humanize-memory size-sidecars size-pod-level size-by-run role-history`},
 	{"When recommendations are written", "recommender-interval status-interval update-worker-count checkpoints-timeout checkpoints-gc-interval"},
 	{"When pods are changed", `
 		updater-interval early-passes pod-update-threshold in-recommendation-bounds-eviction-lifetime-threshold evict-after-oom-threshold oom-rescue

@@ -34,6 +34,7 @@ type Common struct {
 	HPA               string   // HPALeave or HPAIgnore
 	OwnConditions     bool     // VPAs get the conditions that upstream does not have
 	SizeSidecars      bool     // sidecars (init containers with restartPolicy Always) are sized
+	SizePodLevel      bool     // pod-level resources follow the containers, also down
 	NodeFit           NodeFit
 	Gates             Gates
 	Log               LogConfig
@@ -49,7 +50,7 @@ const (
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
 	return Common{
-		Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, SizeSidecars: true,
+		Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, SizeSidecars: true, SizePodLevel: true,
 		NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults(),
 	}
 }
@@ -73,6 +74,8 @@ func (c *Common) Flags(fs *pflag.FlagSet) {
 		"leave (do not change them, unless the VPA has the annotation podfit.dev/hpa) or ignore (change them like other requests).")
 	fs.BoolVar(&c.SizeSidecars, "size-sidecars", c.SizeSidecars, "If true, native sidecars (init containers with restartPolicy Always) are measured and sized like other containers, and other init containers by run. "+
 		"All components need the same value.")
+	fs.BoolVar(&c.SizePodLevel, "size-pod-level", c.SizePodLevel, "If true, pod-level requests and limits (spec.resources) follow those of the containers. "+
+		"If false, they only grow, and only as far as the API server requires for the containers. All components need the same value.")
 	fs.BoolVar(&c.OwnConditions, "own-conditions", c.OwnConditions, "If true, report findings on VPAs as conditions that upstream does not have. If false, remove them. All components need the same value.")
 	c.NodeFit.Flags(fs)
 	fs.Var(&c.Gates, "feature-gates", "Comma-separated list of NAME=true|false. Known gates: "+strings.Join(gateNames(), ", ")+".")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -70,7 +71,7 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 	o.DryRun = c.ReadOnly
 	o.HPAs = c.HPA == HPALeave
 	o.Plain = !c.OwnConditions
-	o.FixedSidecars = !c.SizeSidecars
+	o.Fixed = cluster.Fixed{Sidecars: !c.SizeSidecars, PodLevel: !c.SizePodLevel}
 	o.Boosts = c.Gates.On(CPUStartupBoost)
 	return o
 }

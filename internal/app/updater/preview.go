@@ -46,7 +46,7 @@ var previewFlags = []string{
 	"max-change-per-hour-cluster", "freeze-configmap", "oom-rescue", "make-room", "scheduler-resize-preemption", "mover", "capacity-before-eviction", "eviction-backoff", "updater-rules",
 	"statefulset-pause",
 	"use-admission-controller-status", "admission-controller-status-lease-name", "admission-controller-status-lease-namespace", "admission-controller-status-lease-timeout",
-	"ignored-vpa-object-namespaces", compatibility.FlagName, "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory",
+	"ignored-vpa-object-namespaces", compatibility.FlagName, "hpa", "feature-gates", "fit-nodes", "max-node-cpu", "max-node-memory", "size-sidecars", "size-pod-level",
 }
 
 // Flags binds the flags of the updater that determine its decisions.

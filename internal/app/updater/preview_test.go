@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
@@ -214,5 +216,20 @@ func TestPreview_podWaitsUntilATime_isNotChangedBefore(t *testing.T) {
 	}
 	if bounded < 20 {
 		t.Errorf("%d pods wait until a time, want more", bounded)
+	}
+}
+
+// The flags that the switch sets decide what explain and the page say about NEXT, but for those that decide when the updater acts, or about other objects.
+func TestSettings_flagsOfTheSwitch_areThoseOfThePreview(t *testing.T) {
+	others := []string{"capacity-plan", "early-passes", "node-guard", "own-conditions", "role-history", "size-by-run", "status-interval", "updating-condition"}
+	all, preview := pflag.NewFlagSet("updater", pflag.ContinueOnError), pflag.NewFlagSet("explain", pflag.ContinueOnError)
+	c := Defaults()
+	c.Flags(all)
+	NewSettings().Flags(preview)
+	for _, s := range compatibility.Upstream.Settings() {
+		has := all.Lookup(s.Flag) != nil && !slices.Contains(others, s.Flag)
+		if (preview.Lookup(s.Flag) != nil) != has {
+			t.Errorf("--%s: the preview has it: %t, want %t", s.Flag, !has, has)
+		}
 	}
 }

@@ -161,7 +161,10 @@ func (s *sizes) fitPodLevel() {
 	}
 	sum, _ := s.requests()
 	want := max(before.request.v+moved, sum.v)
-	if s.allRequest() {
+	switch {
+	case s.levelFixed:
+		want = max(before.request.v, sum.v)
+	case s.allRequest():
 		want = sum.v
 	}
 	if !before.limit.set {
@@ -174,7 +177,7 @@ func (s *sizes) fitPodLevel() {
 		sum, _ = s.requests()
 		want = max(min(want, limit), sum.v)
 	} else {
-		if before.request.v > 0 {
+		if before.request.v > 0 && !s.levelFixed {
 			limit, _ = integer.Scaled(limit, want, before.request.v)
 		}
 		for i := range s.containers {

@@ -164,6 +164,39 @@ func TestFit_podLevelResources_followTheContainers(t *testing.T) {
 	}
 }
 
+// With --size-pod-level=false.
+func TestFit_podLevelResourcesAreFixed_onlyGrowAsFarAsRequired(t *testing.T) {
+	for name, c := range map[string]struct {
+		level                    cluster.PodResources
+		requests, limits, advice cluster.Resources
+		want                     *cluster.PodResources
+	}{
+		"the container needs less":                 {level: cluster.PodResources{Requests: cpu(500), Limits: cpu(800)}, requests: cpu(400), advice: cpu(100)},
+		"the container grows within the request":   {level: cluster.PodResources{Requests: cpu(500)}, requests: cpu(100), advice: cpu(400)},
+		"the container has no request":             {level: cluster.PodResources{Requests: cpu(500)}, advice: cpu(400)},
+		"the container grows within the limit":     {level: cluster.PodResources{Requests: cpu(500), Limits: cpu(1000)}, requests: cpu(400), advice: cpu(900), want: &cluster.PodResources{Requests: cpu(900)}},
+		"the container grows above the limit":      {level: cluster.PodResources{Requests: cpu(500), Limits: cpu(600)}, requests: cpu(400), advice: cpu(900), want: &cluster.PodResources{Requests: cpu(900), Limits: cpu(900)}},
+		"the container of a Guaranteed pod grows":  {level: cluster.PodResources{Requests: cpu(500), Limits: cpu(500)}, requests: cpu(400), advice: cpu(900), want: &cluster.PodResources{Requests: cpu(900), Limits: cpu(900)}},
+		"the limit of the container would be more": {level: cluster.PodResources{Requests: cpu(500), Limits: cpu(500)}, requests: cpu(100), limits: cpu(500), advice: cpu(400)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podOf(container("app", c.requests, c.limits))
+			p.PodLevel = &c.level
+			p.Fix(cluster.Fixed{PodLevel: true})
+			got := policy.Fit(advising(c.advice), admissible.Limits{}, p)
+			if got[0].Requests != c.advice {
+				t.Errorf("requests %v, want %v", got[0].Requests, c.advice)
+			}
+			if (got[0].PodLevel == nil) != (c.want == nil) || c.want != nil && *got[0].PodLevel != *c.want {
+				t.Errorf("pod level %+v, want %+v", got[0].PodLevel, c.want)
+			}
+			if r := admissible.Refused(admissible.Limits{}, p, got); r.Refused() {
+				t.Errorf("refused: %s", r)
+			}
+		})
+	}
+}
+
 // Only what no container without a recommendation can use is taken from the pod.
 func TestFit_podLevelResources_keepWhatContainersWithoutRecommendationUse(t *testing.T) {
 	other := func(role cluster.ContainerRole, requests cluster.Resources) cluster.Container {

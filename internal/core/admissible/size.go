@@ -138,9 +138,10 @@ type size struct {
 
 // sizes contains the requests and limits of a pod for one resource.
 type sizes struct {
-	rule       // of the pod LimitRange
-	level      pair
+	rule            // of the pod LimitRange
+	level      pair // only grows if levelFixed
 	containers []size
+	levelFixed bool
 	limitsKept bool // the policy of a container keeps limits, so the pod-level limit is kept, too
 }
 
@@ -173,6 +174,7 @@ func sizesOf(buffer []size, limits Limits, pod *cluster.Pod, fits []Fitted, res 
 		sized.before = sized.pair
 	}
 	if pod.PodLevel != nil {
+		amounts.levelFixed = pod.PodLevel.Fixed
 		amounts.level = pair{valueOf(pod.PodLevel.Requests, res).within(off), valueOf(pod.PodLevel.Limits, res).within(off)}
 	}
 	return amounts
@@ -330,7 +332,7 @@ func PodLevelOf(p *cluster.Pod, fits []Fitted) *cluster.PodResources {
 		return p.PodLevel
 	}
 	to := fits[0].PodLevel
-	return &cluster.PodResources{Requests: to.Requests.Or(p.PodLevel.Requests), Limits: to.Limits.Or(p.PodLevel.Limits)}
+	return &cluster.PodResources{Requests: to.Requests.Or(p.PodLevel.Requests), Limits: to.Limits.Or(p.PodLevel.Limits), Fixed: p.PodLevel.Fixed}
 }
 
 // QoSOf returns the class a pod has by its spec, with fits and the defaults of LimitRanges set on it.

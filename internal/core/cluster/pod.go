@@ -80,6 +80,7 @@ type Criticality struct {
 type PodResources struct {
 	Requests Resources `stored:"requests"`
 	Limits   Resources `stored:"limits"`
+	Fixed    bool      // not sized: they only grow, and only as far as the containers require
 }
 
 // A Place identifies the nodes that a pod may run on: an index into the list of all NodeSelectors. Most pods of a cluster share
@@ -201,7 +202,7 @@ const (
 	Regular      ContainerRole = iota
 	Init                       // runs to its end before the regular containers start
 	Sidecar                    // an init container that keeps running (restartPolicy Always)
-	FixedSidecar               // a sidecar that podfit does not size (Pod.FixSidecars)
+	FixedSidecar               // a sidecar that podfit does not size (Pod.Fix)
 )
 
 // A Container is one container of a pod.
@@ -223,14 +224,20 @@ type Container struct {
 // IsSized reports whether podfit measures the container and sets its size.
 func (c *Container) IsSized() bool { return c.Role == Regular || c.Role == Sidecar }
 
-// FixSidecars makes the sidecars of the pod keep their size, as with upstream (--size-sidecars=false).
-func (p *Pod) FixSidecars() {
+// Fix makes the sidecars and the pod-level resources of the pod keep their sizes, as with upstream (--size-sidecars=false, --size-pod-level=false).
+func (p *Pod) Fix(f Fixed) {
+	if p.PodLevel != nil {
+		p.PodLevel.Fixed = f.PodLevel
+	}
 	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Role == Sidecar {
+		if c := &p.Containers[i]; c.Role == Sidecar && f.Sidecars {
 			c.Role = FixedSidecar
 		}
 	}
 }
+
+// Fixed is what podfit sizes and upstream does not, and a flag leaves alone.
+type Fixed struct{ Sidecars, PodLevel bool }
 
 // Applied contains the actual resources of a running container.
 type Applied struct{ Requests, Limits Resources }

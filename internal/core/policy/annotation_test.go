@@ -52,7 +52,7 @@ func TestObservedContainers_parse_roundTrips(t *testing.T) {
 	if value := ObservedContainers(p); value != "app, mesh, log-2" {
 		t.Fatalf("value with a sidecar that is sized is %q", value)
 	}
-	p.FixSidecars()
+	p.Fix(cluster.Fixed{Sidecars: true})
 	value := ObservedContainers(p)
 	if value != "app, log-2" {
 		t.Fatalf("value is %q", value)

@@ -296,7 +296,8 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) []any {
 		p := &s.Pools[i]
 		out = append(out, p.Name, p.Nodes, p.SchedulableNodes, p.Pods > 0)
 		for _, r := range []*v1alpha1.CapacityResource{&p.CPU, &p.Memory} {
-			out = append(out, stepOf(r), r.Thresholds, r.OrderBy, r.Advice)
+			share := r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3)
+			out = append(out, int64(shareSteps*share), r.Thresholds, r.OrderBy, r.Advice)
 		}
 	}
 	return out
@@ -305,11 +306,6 @@ func materialOf(s *v1alpha1.CapacityPlanStatus) []any {
 // shareSteps is the number of steps into which the requested share of the capacity is divided: 20 steps of 5 %. A change to another step
 // is written at once.
 const shareSteps = 20
-
-// stepOf returns the number of the step, from 0, that contains the requested share of the capacity.
-func stepOf(r *v1alpha1.CapacityResource) int64 {
-	return int64(shareSteps * r.Requested.AsApproximateFloat64() / max(r.Capacity.AsApproximateFloat64(), 1e-3))
-}
 
 func checksum(v any) uint64 {
 	data, err := json.Marshal(v)

@@ -33,8 +33,8 @@ type Cache struct {
 // NewCache returns an empty Cache. It sends no request before Run or Discover.
 func NewCache(c *kube.Clients, log *slog.Logger) *Cache {
 	out := &Cache{clients: c}
-	out.kinds = newKinds(&out.mu, log)
-	out.scales = newScales(&out.mu, log)
+	out.kinds = &kinds{mu: &out.mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
+	out.scales = &scales{mu: &out.mu, entries: make(map[cluster.Workload]*entry), wake: make(chan struct{}, 1), log: log}
 	return out
 }
 

@@ -51,10 +51,6 @@ type kinds struct {
 	log    *slog.Logger
 }
 
-func newKinds(mu *sync.Mutex, log *slog.Logger) *kinds {
-	return &kinds{mu: mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
-}
-
 // find returns how a kind is served, or the zero Kind if it is not served. For a new unknown kind the error is ErrPending until
 // the next discovery, because the CRD of the kind may be newer than the last one.
 func (k *kinds) find(gk projection.GroupKind) (Kind, error) {

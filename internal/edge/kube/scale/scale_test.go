@@ -67,8 +67,8 @@ func resources(groupVersion string, names ...string) *metav1.APIResourceList {
 
 func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
 	t.Helper()
-	var mu sync.Mutex
-	k := newKinds(&mu, slog.New(slog.DiscardHandler))
+	c := NewCache(nil, slog.New(slog.DiscardHandler))
+	k := c.kinds
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -80,7 +80,7 @@ func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
 		<-done
 	})
 	synctest.Wait()
-	return k, &mu
+	return k, &c.mu
 }
 
 var (
@@ -126,7 +126,7 @@ func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 func TestKinds_discoveryHangs_requestEndsInTimeAndWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDiscovery{hangs: true}
-		k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
+		k := NewCache(nil, slog.New(slog.DiscardHandler)).kinds
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -250,8 +250,8 @@ func (f *fakeScales) set(answer error, n int32) {
 
 func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
 	t.Helper()
-	var mu sync.Mutex
-	s := newScales(&mu, slog.New(slog.DiscardHandler))
+	c := NewCache(nil, slog.New(slog.DiscardHandler))
+	s := c.scales
 	find := func(projection.GroupKind) (Kind, error) {
 		return Kind{Version: "v1", Resource: "rollouts", Scale: true}, nil
 	}
@@ -265,7 +265,7 @@ func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
 		cancel()
 		<-done
 	})
-	return s, &mu
+	return s, &c.mu
 }
 
 func TestScales_readFails_knownScaleIsKept(t *testing.T) {
@@ -345,7 +345,7 @@ func TestScales_manyControllers_requestsAreDistributed(t *testing.T) {
 }
 
 func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
-	k := newKinds(new(sync.Mutex), slog.New(slog.DiscardHandler))
+	k := NewCache(nil, slog.New(slog.DiscardHandler)).kinds
 	k.loaded = time.Now()
 	for i := range 2 * maxAsked {
 		_, _ = k.find(projection.GroupKind{Group: "g.example", Kind: fmt.Sprint("Kind", i)})

@@ -64,10 +64,6 @@ type entry struct {
 // answered reports whether a read of the controller has succeeded or failed at least once.
 func (e *entry) answered() bool { return e.read || e.err != nil }
 
-func newScales(mu *sync.Mutex, log *slog.Logger) *scales {
-	return &scales{mu: mu, entries: make(map[cluster.Workload]*entry), wake: make(chan struct{}, 1), log: log}
-}
-
 // want returns the entry of a controller, and schedules reads of it from now on.
 func (s *scales) want(w cluster.Workload) *entry {
 	e := s.entries[w]

@@ -92,9 +92,7 @@ func (w *World) addFeeds() {
 // Project returns the fields of a pod that the core needs.
 func (b *base) Project(p *corev1.Pod, in *projection.Interner) *cluster.Pod {
 	pod := projection.Pod(p, in)
-	if b.o.FixedSidecars {
-		pod.FixSidecars()
-	}
+	pod.Fix(b.o.Fixed)
 	return pod
 }
 

@@ -57,7 +57,7 @@ type Options struct {
 	// VPAsOptional lets WaitSynced return although the API server has no VPAs, or podfit has no right to read them.
 	VPAsOptional bool
 
-	FixedSidecars bool // sidecars are not sized
+	Fixed cluster.Fixed // not sized
 
 	DryRun bool // WriteStatus sends nothing
 	Plain  bool // the status of autoscalers gets no condition that upstream does not set
