@@ -122,7 +122,7 @@ func defaultJobs() explain.Running {
 	return explain.Running{Updater: updater.NewSettings(), Recommender: recommender.NewSettings()}
 }
 
-// explainerOfPage returns what explains workloads on the page of "podfit web". The flags of the jobs are read from their Deployments.
+// explainerOfPage returns what explains workloads on the page. The flags of the jobs are read from their Deployments.
 func explainerOfPage(clients *kube.Clients, excluded []string, log *slog.Logger) page.Explainer {
 	return explain.NewPage(clients, defaultJobs, true, excluded, log)
 }

@@ -116,7 +116,7 @@ func (r *recommender) release(ctx context.Context, now time.Time, a *cluster.Aut
 func (r *recommender) adviseOne(now time.Time, v *view, a *cluster.Autoscaler) advice {
 	adv := r.advice(now, v, a)
 	if len(a.Advice) == 0 && len(adv.containers) > 0 {
-		r.metrics.firstAdvice(a.Created, now)
+		r.metrics.latency.Observe(now.Sub(a.Created).Seconds())
 	}
 	for i := range adv.containers {
 		if before := a.AdviceFor(adv.containers[i].Container); before != nil {

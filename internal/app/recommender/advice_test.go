@@ -140,19 +140,19 @@ func TestRecommender_firstRecommendation_isMeasuredOnce(t *testing.T) {
 		b := newBench(t)
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		r := b.run(3 * time.Minute) // without usage
-		if n := latencyCount(t, r); n != 0 {
+		if n, _ := latencies(t, r); n != 0 {
 			t.Errorf("%d first recommendations are measured without usage, want 0", n)
 		}
 		b.use["app"] = cluster.Amounts(300, 200<<20)
 		r = b.run(10 * time.Minute)
-		if n := latencyCount(t, r); n != 1 {
-			t.Errorf("%d first recommendations are measured, want 1", n)
+		if n, seconds := latencies(t, r); n != 1 || seconds < 180 || seconds > 600 {
+			t.Errorf("%d first recommendations are measured, after %v s; want 1 with the age of the VPA", n, seconds)
 		}
 	})
 }
 
-// latencyCount returns the number of measured first recommendations.
-func latencyCount(t *testing.T, r *recommender) int {
+// latencies returns the number of measured first recommendations, and the sum of their times.
+func latencies(t *testing.T, r *recommender) (n uint64, seconds float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(r.metrics.latency)
@@ -160,7 +160,8 @@ func latencyCount(t *testing.T, r *recommender) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(families[0].GetMetric()[0].GetHistogram().GetSampleCount())
+	h := families[0].GetMetric()[0].GetHistogram()
+	return h.GetSampleCount(), h.GetSampleSum()
 }
 
 // Conditions are removed from VPAs that are not served any more, but not in namespaces of another process.

@@ -6,7 +6,6 @@ package recommender
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -183,10 +182,6 @@ func (q *qualityMetrics) changed(mode cluster.Mode, before, after cluster.Resour
 			q.change.WithLabelValues(mode.String(), res.String(), process.SizeLog2(pods)).Observe(float64(target)/float64(old) - 1)
 		}
 	}
-}
-
-func (m *Metrics) firstAdvice(created, now time.Time) {
-	m.latency.Observe(now.Sub(created).Seconds())
 }
 
 // read counts, for each container of a pod, whether its requests and limits come from the pod status or from the pod spec.

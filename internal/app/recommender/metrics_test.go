@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -195,14 +194,5 @@ func TestQualityMetrics_targetChanges_relativeChangeIsObserved(t *testing.T) {
 	want := []observation{{"change", "cpu Off 2", 0.5}} // without an old target there is no relative change
 	if got := observations(t, &m.quality); !slices.Equal(got, want) {
 		t.Errorf("observed %v, want %v", got, want)
-	}
-}
-
-func TestMetrics_firstRecommendation_latencyIsTheAgeOfTheVPA(t *testing.T) {
-	m := NewMetrics(prometheus.NewRegistry())
-	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m.firstAdvice(created, created.Add(90*time.Second))
-	if got := gathered(t, m.latency)[""]; got.count != 1 || got.sum != 90 {
-		t.Errorf("%d observations with the sum %v, want 1 of 90 s", got.count, got.sum)
 	}
 }

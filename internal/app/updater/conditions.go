@@ -147,8 +147,9 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 // takes less.
 const pauseShownAfter = 2 * time.Minute
 
-// summarizePause makes the conditions Updating show that the updater changes no pods, because what the last pass wrote is outdated.
-func (u *updater) summarizePause(now time.Time, why string) {
+// pauses makes the conditions Updating and the metric of nodes show that the updater changes no pods, because what the last pass wrote is outdated.
+func (u *updater) pauses(now time.Time, why string) {
+	u.metrics.publishReserves(nil)
 	u.pausedSince = cluster.Earliest(u.pausedSince, now)
 	if u.conditions.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
 		return

@@ -37,6 +37,7 @@ type nodeGuard struct {
 	next    time.Time                      // when usage is read next; zero if no node is watched
 	reading *process.Task[metrics.Reading] // nil: none is in progress
 	failing bool                           // the last reading failed, which was logged
+	unknown []string                       // the nodes whose usage is not known, which was logged
 }
 
 // guardsNodes reports whether nodes are watched. podfit must see the pods of all namespaces to know what a node uses.
@@ -75,6 +76,11 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 	book := &u.ledger.Guard
 	book.Observe(now, w.Nodes, watched, w.Pods, g.samples)
 	u.metrics.publishReserves(book.Alarms)
+	if len(book.Unknown) > len(g.unknown) && !g.failing {
+		u.log.Warn("The memory usage of nodes is not known, so no pod moves from them when they are nearly out of memory", slog.Any("nodes", book.Unknown),
+			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for two minutes"))
+	}
+	g.unknown = book.Unknown
 }
 
 // watchedNodes returns the nodes with a pod whose memory limits follow the highest usage.

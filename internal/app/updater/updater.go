@@ -355,8 +355,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	clock := passClock{began: time.Now()}
 	defer func() { u.cost = clock.cost() }()
 	if !u.isCurrent(now) {
-		u.metrics.publishReserves(nil)
-		u.summarizePause(now, "the watches of the updater are not complete yet, or may be out of date")
+		u.pauses(now, "the watches of the updater are not complete yet, or may be out of date")
 		return nil
 	}
 	var inProgress *surge.State
@@ -367,8 +366,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		ready = u.ready(ctx, now)
 	})
 	if !ready {
-		u.metrics.publishReserves(nil)
-		u.summarizePause(now, "the status lease of the admission controller is not valid, so new pods may not get their recommendation")
+		u.pauses(now, "the status lease of the admission controller is not valid, so new pods may not get their recommendation")
 		return nil
 	}
 	u.pausedSince = time.Time{}

@@ -66,7 +66,8 @@ func (a *Alarm) Share() float64 {
 
 // A Book remembers the usage of nodes and the moves from them. The zero value is empty.
 type Book struct {
-	Alarms []Alarm // of the last observation, by node
+	Alarms  []Alarm  // of the last observation, by node
+	Unknown []string // the watched nodes whose usage has not been known for five minutes
 
 	nodes map[string]*node
 	moves []move // of the last hour, oldest first
@@ -74,6 +75,7 @@ type Book struct {
 
 type node struct {
 	first    time.Time // when it was observed first
+	known    time.Time // when its usage was known last, or first
 	tried    time.Time // when a move from it was tried last
 	readings []reading // the last ones, oldest first
 	left     int64     // memory below the line that is not in use, as far as it is known
@@ -105,6 +107,7 @@ type reading struct {
 // not judged.
 func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
 	b.Alarms = nil
+	b.Unknown = nil
 	b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return now.Sub(m.at) >= Rest })
 	on := map[string][]*cluster.Pod{}
 	for _, p := range pods {
@@ -114,16 +117,15 @@ func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]b
 	}
 	maps.DeleteFunc(b.nodes, func(name string, _ *node) bool { return on[name] == nil })
 	for i := range nodes {
-		n := &nodes[i]
-		if alarm, raised := b.judge(now, n, on[n.Name], samples); raised && watched[n.Name] {
-			b.Alarms = append(b.Alarms, alarm)
+		if pods := on[nodes[i].Name]; len(pods) > 0 {
+			b.judge(now, &nodes[i], watched[nodes[i].Name], pods, samples)
 		}
 	}
 	slices.SortFunc(b.Alarms, func(x, y Alarm) int { return strings.Compare(x.Node, y.Node) })
 }
 
-// judge returns the alarm of a node with pods. With partial usage, which is too low, only usage above the line counts.
-func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, samples map[cluster.Key]Sample) (Alarm, bool) {
+// judge raises the alarm of a node with pods. With partial usage, which is too low, only usage above the line counts.
+func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
 	alarm := Alarm{Node: of.Name, Allocatable: of.Allocatable.Memory, Usage: make(map[cluster.Key]int64, len(pods))}
 	var newest time.Time
 	partial, returned := false, false
@@ -142,16 +144,18 @@ func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, sampl
 		}) > 0
 	}
 	n := b.nodes[of.Name]
-	if n == nil && len(pods) > 0 {
-		n = &node{first: now}
+	if n == nil {
+		n = &node{first: now, known: now}
 		cluster.Put(&b.nodes, of.Name, n)
 	}
 	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
-		if n != nil {
-			n.left = 0 // it is not known
+		n.left = 0 // it is not known
+		if watched && now.Sub(n.known) > kept && (partial || len(alarm.Usage) > 0) {
+			b.Unknown = append(b.Unknown, of.Name)
 		}
-		return alarm, false
+		return
 	}
+	n.known = now
 	n.read(reading{newest, alarm.Used}, partial)
 	line := int64(Line * float64(alarm.Allocatable))
 	n.left = line - alarm.Used
@@ -168,7 +172,9 @@ func (b *Book) judge(now time.Time, of *cluster.Node, pods []*cluster.Pod, sampl
 	moves := b.count(func(m *move) bool { return m.from == of.Name })
 	alarm.Rests = moves >= MostMoves || returned
 	alarm.Waits = now.Sub(n.tried) < pause || now.Sub(n.first) < pause
-	return alarm, alarm.Excess > 0
+	if watched && alarm.Excess > 0 {
+		b.Alarms = append(b.Alarms, alarm)
+	}
 }
 
 // read adds a reading, if it is newer than the last one. What was read before a partial reading cannot be compared with what follows.

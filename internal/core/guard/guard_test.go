@@ -5,6 +5,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -309,5 +310,47 @@ func TestBook_podOfAMovedWorkloadIsCreated_nodeRestsOnlyIfItCameBack(t *testing.
 		if a := s.observe(30*time.Minute, 95); a == nil || a.Rests != rests {
 			t.Errorf("created %v later: %+v, want that the node rests: %v", after, a, rests)
 		}
+	}
+}
+
+// A node whose usage is not known is no node with little usage.
+func TestBook_usageIsNotKnownForFiveMinutes_nodeIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		sample func(s *scene, after time.Duration, i int) // of pod i; nil: there is none
+		change func(*scene)
+		want   bool
+	}{
+		"all are known":                {sample: func(s *scene, after time.Duration, i int) { s.set(i, after, 10) }},
+		"one is known":                 {sample: func(s *scene, after time.Duration, _ int) { s.set(0, after, 10) }},
+		"none is measured":             {want: true},
+		"the clock of the node is off": {sample: func(s *scene, after time.Duration, i int) { s.set(i, after-5*time.Minute, 10) }, want: true},
+		"more than the node has":       {sample: func(s *scene, after time.Duration, i int) { s.set(i, after, 1e6) }, want: true},
+		"all pods are new":             {change: func(s *scene) { s.each(func(p *cluster.Pod) { p.Started = noon.Add(5 * time.Minute) }) }},
+		"the node is not watched":      {change: func(s *scene) { s.watched = nil }},
+		"the node has no pods":         {change: func(s *scene) { s.pods = nil }},
+	} {
+		s := newScene(4)
+		if c.change != nil {
+			c.change(s)
+		}
+		for minute := range 7 {
+			after := time.Duration(minute) * time.Minute
+			clear(s.samples)
+			for i := range s.pods {
+				if c.sample != nil {
+					c.sample(s, after, i)
+				}
+			}
+			s.look(after)
+			if want := c.want && minute > 5; len(s.Unknown) > 1 || slices.Contains(s.Unknown, "n") != want {
+				t.Errorf("%s, after %v: the usage of %v is not known, want that of n: %v", name, after, s.Unknown, want)
+			}
+		}
+	}
+}
+
+func (s *scene) each(change func(*cluster.Pod)) {
+	for _, p := range s.pods {
+		change(p)
 	}
 }

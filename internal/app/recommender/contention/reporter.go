@@ -169,7 +169,8 @@ func (r *Reporter) throttlingOf(now time.Time, w cluster.Workload, pods []*clust
 	}
 	answer := r.observer.Answer(w)
 	last, lasting := r.throttled[w]
-	if !isAbout(answer.Containers, pods) && lasting && now.Sub(last.at).Abs() < keepFor {
+	measured := cluster.SetOf(answer.Containers, func(t judge.Throttling) string { return t.Pod })
+	if lasting && now.Sub(last.at).Abs() < keepFor && !slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Live() && measured[p.Name] }) {
 		return last.finding, true
 	}
 	if len(answer.Containers) > 0 {
@@ -184,11 +185,6 @@ func (r *Reporter) throttlingOf(now time.Time, w cluster.Workload, pods []*clust
 }
 
 func isRunning(p *cluster.Pod) bool { return p.Live() && p.Phase == cluster.Running }
-
-func isAbout(measured []judge.Throttling, pods []*cluster.Pod) bool {
-	names := cluster.SetOf(measured, func(t judge.Throttling) string { return t.Pod })
-	return len(names) > 0 && slices.ContainsFunc(pods, func(p *cluster.Pod) bool { return p.Live() && names[p.Name] })
-}
 
 // condition returns a condition with a finding. It keeps the text of the same condition for some time.
 func (r *Reporter) condition(now time.Time, a *cluster.Autoscaler, kind string, f judge.Finding) watcher.Condition {
