@@ -56,7 +56,7 @@ CONCURRENT = $(shell tools/concurrent)
 # The end-to-end tests of make test. E2E=all runs all of them, in groups with a cluster each.
 E2E ?= TestPodfit_undisturbedCluster_sizesPods
 # The modules whose tests run once a night: they build images and archives, and drive a browser.
-NIGHTLY := tools/image tools/release test/packaging test/web
+NIGHTLY := tools/image tools/release test/web
 
 # run_tests LOG MODULES: the tests that link the same packages as bin/podfit are built with its flags, so that these packages are compiled once.
 # Results are not cached if go test does not see what they depend on: podfit, the pages of documentation, and deploy/ are outside of these modules.
@@ -68,7 +68,8 @@ define run_tests
 			test/bench | test/differential) env=CGO_ENABLED=0; flags=-trimpath ;; \
 			test/load) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -short)" ;; \
 			test/e2e) env=CGO_ENABLED=0; flags="-trimpath -count=1$(if $(filter all,$(E2E)),, -run=$(E2E))" ;; \
-			test/packaging | test/web) flags=-count=1 ;; \
+			test/packaging) flags="-count=1$(if $(filter all,$(E2E)),, -short)" ;; \
+			test/web) flags=-count=1 ;; \
 		esac; \
 		$(STEP) "tests of $$module" env $$env go -C $$module test -vet=off $$flags -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./... 2>&1 | tee -a $(1) || failed=1; \
 	done;
@@ -81,7 +82,7 @@ quick: ## Check format, lint and imports of the root module, and run its short t
 	@$(STEP) "lint of the root module" $(TOOL) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: test
-test: build localcluster ## Run what each change needs: all modules but those of the night, and end-to-end tests; E2E=all for all of these
+test: build localcluster ## Run what each change needs: all modules but those of the night, the charts without a cluster, and end-to-end tests; E2E=all for all of these
 	@$(call run_tests,$(LOG),$(filter-out $(NIGHTLY),$(TESTED))) \
 	$(STEP) "short tests of packages with goroutines, with the race detector" go test -vet=off -race -short -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(CONCURRENT) 2>&1 | \
 		tee -a $(LOG) || failed=1; \
@@ -92,7 +93,7 @@ test: build localcluster ## Run what each change needs: all modules but those of
 .PHONY: test-nightly
 test-nightly: build localcluster ## Run the tests that make test leaves out: images, releases, packaging, browser, and all end-to-end tests
 	@$(STEP) "Prometheus of the local cluster" go -C localcluster run ./cmd/localcluster build --prometheus
-	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/e2e test/load) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
+	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/packaging test/e2e test/load) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
 test-nightly: E2E = all
 
 .PHONY: test-race
