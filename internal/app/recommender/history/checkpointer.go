@@ -482,17 +482,13 @@ func (k *Checkpointer) storeWorkload(ctx context.Context, modelStates []usage.Hi
 	_, isGroup := k.storeOf(all[0].ref.Workload)
 	separate := k.storeModelStates(ctx, all[0].ref.Workload, modelStates)
 	for _, d := range all {
-		if isGroup {
-			d.isStored = separate
-			continue
-		}
 		c := d.checkpoint
 		if separate {
 			c.History = usage.History{}
 		} else {
 			c = c.Carry()
 		}
-		d.isStored = k.storeCheckpoint(ctx, d, c, vpas)
+		d.isStored = isGroup && separate || !isGroup && k.storeCheckpoint(ctx, d, c, vpas)
 	}
 }
 
@@ -519,21 +515,23 @@ func (k *Checkpointer) storeModelStates(ctx context.Context, w cluster.Workload,
 		return true
 	}
 	wrote, err := k.store.ModelStates.Write(ctx, w, modelStates)
-	switch {
-	case err == nil:
-		if wrote {
-			k.metrics.modelStates.WithLabelValues("written").Inc()
-		}
+	outcome := "failed"
+	switch _, isGroup := k.storeOf(w); {
+	case err == nil && !wrote:
 		return true
+	case err == nil:
+		outcome = "written"
 	case ctx.Err() != nil:
-		k.metrics.modelStates.WithLabelValues("postponed").Inc()
+		outcome = "postponed"
 	case errors.Is(err, kube.ErrUnsupported), k.unread != nil: // the store logs this once
-		k.metrics.modelStates.WithLabelValues("carried").Inc()
+		if !isGroup {
+			outcome = "carried"
+		}
 	default:
-		k.metrics.modelStates.WithLabelValues("failed").Inc()
 		k.log.Warn("Cannot write model state to a UsageHistory; the next pass tries again", slog.String("workload", w.String()), slog.Any("error", err))
 	}
-	return false
+	k.metrics.modelStates.WithLabelValues(outcome).Inc()
+	return err == nil
 }
 
 // sizedByAny reports whether one of the VPAs sizes a container. The history of a container that no VPA sizes is never stored and

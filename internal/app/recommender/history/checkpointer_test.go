@@ -147,14 +147,19 @@ func TestSave_vpaReferencesAnotherWorkload_loadedCheckpointIsDropped(t *testing.
 func TestStoreModelStates_eachOutcome_isCounted(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for outcome, tt := range map[string]struct {
+	web := cluster.Workload{Name: "web"}
+	for name, tt := range map[string]struct {
+		of        cluster.Workload
 		cancelled bool
 		err       error
+		outcome   string
 		stored    bool
 	}{
-		"written":   {stored: true},
-		"postponed": {cancelled: true, err: errors.New("the context is cancelled")},
-		"failed":    {err: errors.New("no space left")},
+		"it is written":                {of: web, outcome: "written", stored: true},
+		"the time is over":             {of: web, cancelled: true, err: errors.New("the context is cancelled"), outcome: "postponed"},
+		"it is refused":                {of: web, err: errors.New("no space left"), outcome: "failed"},
+		"there is no CRD UsageHistory": {of: web, err: kube.ErrUnsupported, outcome: "carried"},
+		"a group, and there is none":   {of: web.InGroup("leader"), err: kube.ErrUnsupported, outcome: "failed"},
 	} {
 		ctx := t.Context()
 		if tt.cancelled {
@@ -163,9 +168,9 @@ func TestStoreModelStates_eachOutcome_isCounted(t *testing.T) {
 		b := newBench()
 		b.modelStates.err = tt.err
 		k := b.checkpointer()
-		stored := k.storeModelStates(ctx, cluster.Workload{Name: "web"}, []usage.History{{Container: "app", Data: []byte{1}}})
-		if n := testutil.ToFloat64(k.metrics.modelStates.WithLabelValues(outcome)); n != 1 || stored != tt.stored {
-			t.Errorf("%s: counted %v times, stored %t, want once, %t", outcome, n, stored, tt.stored)
+		stored := k.storeModelStates(ctx, tt.of, []usage.History{{Container: "app", Data: []byte{1}}})
+		if n := testutil.ToFloat64(k.metrics.modelStates.WithLabelValues(tt.outcome)); n != 1 || stored != tt.stored {
+			t.Errorf("%s: %q is counted %v times, stored %t, want once, %t", name, tt.outcome, n, stored, tt.stored)
 		}
 	}
 }
