@@ -130,7 +130,7 @@ func (e *execution) summarizeUpdates(now time.Time, all []*cluster.Autoscaler, d
 	if e.conditions.summaries == nil || e.config.DryRun {
 		return
 	}
-	failed := cluster.SetOf(e.pass.Failures(), func(f plan.Failure) cluster.Key { return f.Autoscaler.Key })
+	failed := cluster.SetOf(e.pass.Failures, func(f plan.Failure) cluster.Key { return f.Autoscaler.Key })
 	isOurs := e.conditions.recommended()
 	all = slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool {
 		return !e.config.Serves(a.Namespace) || failed[a.Key] || !isOurs(a)

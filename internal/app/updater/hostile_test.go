@@ -158,7 +158,7 @@ func TestUpdater_oneAutoscalerPanics_isCountedAndLogged(t *testing.T) {
 	w.Governed[0].Pods = append(w.Governed[0].Pods, nil)
 	w.Governed[1].Pods = fake.pods
 	pass := plan.Begin(time.Now(), w, u.budget)
-	u.reportFailures(pass.Failures())
+	u.reportFailures(pass.Failures)
 	if ds := pass.Decisions(); len(ds) != 3 || ds[0].Do != decision.Evict {
 		t.Errorf("decisions on the other autoscaler's pods: %v", ds)
 	}

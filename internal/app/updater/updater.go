@@ -385,7 +385,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w.Provider, w.Requests = u.capacity.Check(ctx, now)
 	watch.Step("ListPods")
 	pass := plan.Begin(now, w, u.budget)
-	u.reportFailures(pass.Failures())
+	u.reportFailures(pass.Failures)
 	decisions := pass.Decisions()
 	pass.Learn()
 	u.pending.observe(now, decisions, func(took time.Duration, capacity string) {
@@ -394,7 +394,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	watch.Step("FilterPods")
 	e := newExecution(u, now, clock.began, pass, w.Governed, decisions)
 	e.publishPlan(w, decisions)
-	u.report.planned(pass.Rooms())
+	u.report.planned(pass.Rooms)
 	u.report.annotations(served)
 	u.report.missing(pass.Shortages())
 	u.awaitChanges(now, decisions, inProgress)

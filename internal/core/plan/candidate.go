@@ -34,7 +34,7 @@ type decider struct {
 
 func (t *decider) take() {
 	if r, blocked := t.firstBlocked(atStart); blocked {
-		t.leave(r)
+		t.d.leave(r)
 		return
 	}
 	mode := t.d.Autoscaler.Mode
@@ -46,7 +46,7 @@ func (t *decider) take() {
 	case t.d.Wanted.Code == decision.BoostOver:
 		t.try(decision.Resize, unboost, decision.Fits)
 	case t.d.Wanted.Code == decision.TooBigToPlace && !mode.Evicts():
-		t.leave(decision.Reason{Code: decision.Unscheduled})
+		t.d.leave(decision.Reason{Code: decision.Unscheduled})
 	case t.d.Wanted.Code == decision.TooBigToPlace:
 		t.try(decision.Evict, replaceUnscheduled, decision.Fits)
 	case isStalled:
@@ -69,7 +69,7 @@ func (t *decider) take() {
 // try decides on an action if no check blocks it, and takes it from the budget of the group.
 func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode) {
 	if r, blocked := t.firstBlocked(against); blocked {
-		t.leave(r)
+		t.d.leave(r)
 		return
 	}
 	t.d.Do = do
@@ -80,13 +80,12 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.quotas.Reserve(t.d.Decision, do)
 	t.pass.radius.Plan(t.d.Pod)
 	t.d.canary = t.canary.Choose(t.d.Decision)
-	switch do {
-	case decision.Evict:
+	if do == decision.Evict {
 		t.backoff.Begin(t.d.Pod)
-	case decision.Surge: // takes nothing out of service
+	}
+	if do == decision.Surge { // takes nothing out of service
 		t.surge.Begin(t.d.Pod)
 		return
-	case decision.Leave, decision.Resize, decision.Delete:
 	}
 	t.d.health = t.health()
 	if waived := do == decision.Resize && t.isWaived() && !t.d.Fallback; t.g != nil && !waived && !t.hasSpent() {
@@ -95,15 +94,9 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	}
 }
 
-func (t *decider) leave(r decision.Reason) { t.d.leave(r) }
-
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *decider) mayFallBack() bool {
-	if !t.evictsInstead() {
-		return false
-	}
-	_, blocked := t.blocked(t.evictionKind())
-	return !blocked
+	return t.evictsInstead() && !t.isBlocked(t.d, t.evictionKind())
 }
 
 // evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
@@ -130,9 +123,9 @@ func (t *decider) inPlace() {
 	lacks, short := t.occupancy.ShortOf(t.d.Decision)
 	switch {
 	case p.Phase == cluster.Pending:
-		t.leave(decision.Reason{Code: decision.Starting})
+		t.d.leave(decision.Reason{Code: decision.Starting})
 	case change.IsAsked(p, with) && !change.SameSize(p, with):
-		t.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet, or no container has started since
+		t.d.leave(decision.Reason{Code: decision.ResizeRunning, Until: t.rescue.WaitsUntil(t.d.Decision)}) // the kubelet has not reported a state yet, or no container has started since
 	case !t.d.Rescue && !p.IsAnyRunning():
 		t.evictOr(decision.NoContainerRunning, decision.Reason{Code: decision.NoContainerRunning})
 	case change.ChangesQoS(t.w.Limits[p.Namespace], p, with):
@@ -159,10 +152,10 @@ func (t *decider) evictOr(because decision.ReasonCode, r decision.Reason) {
 	why, protected := t.protected()
 	switch {
 	case !t.d.Autoscaler.Mode.Evicts():
-		t.leave(r)
+		t.d.leave(r)
 	case protected && (r.Code == decision.ResizeWaiting || r.Code == decision.AwaitingRoom):
 		r.Note = why.String()
-		t.leave(r)
+		t.d.leave(r)
 	default:
 		t.evict(because)
 	}
@@ -214,7 +207,7 @@ func (t *decider) evictInstead(last ledger.FailedAttempt) {
 		if !missing {
 			r = decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text}
 		}
-		t.leave(r)
+		t.d.leave(r)
 		return
 	}
 	t.evictOr(decision.ResizeRefused, last.Reason(t.b.Delays, decision.Resize))
@@ -265,7 +258,7 @@ func (t *decider) whileResizing() {
 	case failed:
 		t.evictOr(r.Code, r)
 	default:
-		t.leave(r)
+		t.d.leave(r)
 	}
 }
 
@@ -320,11 +313,7 @@ func (t *candidate) tooFewReplicas() (decision.Reason, bool) {
 	if r, few := t.tooFewIfEvicted(); few {
 		return r, true
 	}
-	required := t.b.MinReplicas
-	if n := t.d.Autoscaler.MinReplicas; n > 0 {
-		required = int(n)
-	}
-	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: required}, t.g.Below
+	return decision.Reason{Code: decision.TooFewReplicas, Have: t.g.Live, Want: t.g.Least}, t.g.Below
 }
 
 // tooFewIfEvicted blocks the change of a pod if the group has too few live pods in case that others were evicted: their evictions had no
@@ -391,10 +380,9 @@ func (t *candidate) resizeRefused() (decision.Reason, bool) {
 
 // replacementMissing blocks evictions while evicted pods have no replacement, but for a pod that makes room for them in a quota.
 func (t *candidate) replacementMissing() (decision.Reason, bool) {
-	if s, short := t.short[t.d.Pod.Controller]; short && !t.isFirst() && !t.quotas.MakesRoom(t.d.Decision, s.Wanted-s.Present) {
-		return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, true
-	}
-	return decision.Reason{}, false
+	s, short := t.short[t.d.Pod.Controller]
+	blocked := short && !t.isFirst() && !t.quotas.MakesRoom(t.d.Decision, s.Wanted-s.Present)
+	return decision.Reason{Code: decision.ReplacementMissing, Have: s.Present, Want: s.Wanted, For: t.now.Sub(s.Since)}, blocked
 }
 
 // isFirst reports whether the controller has not replaced evicted pods of the workload, because it waits for this pod.

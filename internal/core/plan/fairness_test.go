@@ -409,7 +409,7 @@ func TestPlan_manyFullNodes_searchOfAPassIsBoundedAndReachesAllInTurn(t *testing
 	for pass := range 4 {
 		p := Begin(s.now, s.world(), s.budget)
 		visits := 0
-		for _, plan := range p.Rooms() {
+		for _, plan := range p.Rooms {
 			visits += plan.Visits
 			if plan.Visits > nodeVisits+1000 {
 				t.Errorf("pass %d: %d sets on node %s", pass, plan.Visits, plan.Node)

@@ -149,11 +149,8 @@ func checksOf(k kind) iter.Seq[*check] {
 
 // underSurge blocks a change of a pod that a surge removes.
 func (t *candidate) underSurge() (decision.Reason, bool) {
-	if !t.w.Surges.Removes(t.d.Pod) {
-		return decision.Reason{}, false
-	}
 	r, _ := t.surge.InProgress(t.d.Pod)
-	return r, true
+	return r, t.w.Surges.Removes(t.d.Pod)
 }
 
 // firstBlocked returns the reason of the first check that blocks, and false if none does. For the pods of World.Explained, it evaluates and
@@ -190,21 +187,21 @@ func (t *decider) forgetGates(against kind) {
 // Gates returns all gates of a pod of World.Explained in the order of their evaluation. If the pod is left, the reason of the first gate
 // that blocks is the reason of its decision. If it is changed, no gate blocks. It returns none for other pods.
 func (p *Pass) Gates(uid string) []gate.Gate {
-	i := slices.IndexFunc(p.entries, func(d entry) bool { return d.Pod.UID == uid })
-	if i < 0 || !p.w.Explained[uid] {
+	d := p.entryOfUID(uid)
+	if d == nil || !p.w.Explained[uid] {
 		return nil
 	}
-	return gate.All(p.entries[i].Decision, p.entries[i].gates)
+	return gate.All(d.Decision, d.gates)
 }
 
 // EvictionGates returns the gates that the eviction of a pod would have to pass now. It returns none for a pod that should not change, that
 // is not among World.Explained, or whose update mode does not allow an eviction.
 func (p *Pass) EvictionGates(uid string) []gate.Gate {
-	i := slices.IndexFunc(p.entries, func(d entry) bool { return d.Pod.UID == uid })
-	if i < 0 || !p.w.Explained[uid] {
+	own := p.entryOfUID(uid)
+	if own == nil || !p.w.Explained[uid] {
 		return nil
 	}
-	d := p.entries[i] // a copy: its gates are not those of the decision
+	d := *own // its gates are not those of the decision
 	if d.scope == nil || d.Wanted.Code == decision.Fits || !d.Autoscaler.Mode.Evicts() {
 		return nil
 	}

@@ -114,15 +114,12 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 
 // moveFrom moves a pod, if no check blocks that. It is not surged if its node has room for the new pod, which would then use its memory, too.
 func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool {
-	before := m.Reason
-	t := s.roomDecider(m.entry)
-	do, against := t.moves(moveBySurge, move)
+	t := s.decider(m.entry)
+	do, against := t.moves(true)
 	if do == decision.Surge && n.Open.Holds(m.size) {
 		do, against = decision.Evict, move
 	}
-	t.try(do, against, decision.Fits)
-	if m.Do == decision.Leave {
-		m.Reason = before
+	if !t.tries(do, against, decision.Fits) {
 		return false
 	}
 	m.placed = true

@@ -150,7 +150,7 @@ func TestPass_oneAutoscalerPanics_othersAreUpdated(t *testing.T) {
 			t.Errorf("%s of the panicking autoscaler: %s", d.Pod.Key, d.Do)
 		}
 	}
-	failures := p.Failures()
+	failures := p.Failures
 	if len(failures) != 1 || failures[0].Autoscaler != bad.Autoscaler || failures[0].Cause == nil || !strings.Contains(failures[0].Stack, "decideOn") {
 		t.Errorf("failures: %v", failures)
 	}

@@ -99,16 +99,14 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold
 
 // endProbe allows another pod to be the probe, or to be surged, instead of this one.
 func (s *pass) endProbe(d *entry) {
-	if d.scope != nil {
-		d.scope.backoff.End(d.Pod)
-		d.scope.surge.End(d.Pod)
-	}
+	d.scope.backoff.End(d.Pod)
+	d.scope.surge.End(d.Pod)
 }
 
 // withdraw leaves a pod instead of changing it, and returns its budget.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
 	s.endProbe(d)
-	g := d.scope.groups[d.Pod.Controller]
+	g := d.group()
 	if d.Reason.Fallback == decision.ResizeRefused && g != nil {
 		g.Trial = false
 	}

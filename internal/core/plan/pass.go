@@ -32,10 +32,10 @@ import (
 type Pass struct {
 	pass
 	ds      []decision.Decision
-	entries []entry        // of ds, in the same order
-	index   map[string]int // index of the decisions by pod UID
+	entries []entry           // of ds, in the same order
+	byUID   map[string]*entry // the entries by the UID of their pod; nil until it is needed
 
-	queues map[queueKey][]int // decisions that wait for budget, a probe or a canary, by rank; nil until they are needed
+	queues map[queueKey][]*entry // decisions that wait for budget, a probe or a canary, by rank; nil until they are needed
 
 	// Elapsed is how long after the begin of the pass the next outcome is reported. A change takes from the disruption budget from then on.
 	Elapsed time.Duration
@@ -43,9 +43,8 @@ type Pass struct {
 
 // A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
-	scope      *scope
-	controller cluster.Workload
-	health     disruption.Health
+	group  *disruption.Group
+	health disruption.Health
 }
 
 // Begin decides on every governed pod that lives.
@@ -96,9 +95,6 @@ type Failure struct {
 	Stack      string // the stack at the panic
 }
 
-// Failures returns the autoscalers whose pods have no decision because of a panic, in the order of World.Governed.
-func (p *Pass) Failures() []Failure { return p.failures }
-
 // Unanswered reports whether actions on the pod have been without an answer for a long time, and returns the reason to report. The pod may
 // currently be left for another reason, such as the disruption budget.
 func (p *Pass) Unanswered(d decision.Decision) (decision.Reason, bool) {
@@ -147,12 +143,12 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	}
 	before, failed := p.w.Ledger.LastFailure(d.Pod, d.Do)
 	tried.Early = failed && before.Kind == decision.DeniedByBudget && p.now.Before(before.Until(p.b.Delays))
-	if r.QuotaUsed && own.scope != nil {
+	if r.QuotaUsed {
 		tried.Total = own.scope.siblings.RequestedAtLeast()
 	}
 	p.w.Ledger.Refused(p.now, tried, r, ready)
 	p.noteMove(own, r.Kind == decision.OutcomeIsUnknown)
-	if r.Kind == decision.DeniedByQuota && own.scope != nil {
+	if r.Kind == decision.DeniedByQuota {
 		own.scope.siblings.Refused(own.Pod)
 	}
 	if r.Kind == decision.OutcomeIsUnknown {
@@ -238,9 +234,6 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 // explainHeldEviction makes the check that blocks the eviction of a pod the reason to leave it, if its resize was refused and the mode
 // would allow the eviction. If other pods block it, the pod can still get the budget that they give back.
 func (p *Pass) explainHeldEviction(d *entry) {
-	if d.scope == nil {
-		return
-	}
 	t := p.decider(d)
 	if !t.evictsInstead() {
 		return
@@ -248,8 +241,7 @@ func (p *Pass) explainHeldEviction(d *entry) {
 	if r, blocked := t.blocked(t.evictionKind()); blocked {
 		d.Reason, d.Refused = r, d.Reason
 		if awaitsOthers[r.Code] && p.queues != nil {
-			key := queueKey{d.scope, d.Pod.Controller, p.counter.Health(d.Pod)}
-			p.queues[key] = append(p.queues[key], p.index[d.Pod.UID])
+			p.queue(d)
 		}
 	}
 }
@@ -294,14 +286,17 @@ func (p *Pass) Stopped(d decision.Decision, why decision.Reason) []decision.Deci
 	return p.giveBack(own)
 }
 
-func (p *Pass) entryOf(pod *cluster.Pod) *entry {
-	if p.index == nil {
-		p.index = make(map[string]int, len(p.ds))
-		for i := range p.ds {
-			p.index[p.ds[i].Pod.UID] = i
+func (p *Pass) entryOf(pod *cluster.Pod) *entry { return p.entryOfUID(pod.UID) }
+
+// entryOfUID returns the entry of a pod, or nil.
+func (p *Pass) entryOfUID(uid string) *entry {
+	if p.byUID == nil {
+		p.byUID = make(map[string]*entry, len(p.entries))
+		for i := range p.entries {
+			p.byUID[p.entries[i].Pod.UID] = &p.entries[i]
 		}
 	}
-	return &p.entries[p.index[pod.UID]]
+	return p.byUID[uid]
 }
 
 // settle returns the budget of a refused decision, and the decisions that become possible, unless the action may have been carried out.
@@ -338,16 +333,12 @@ func (p *Pass) giveBack(d *entry) []decision.Decision {
 // takeWaiting decides on the pods of a health that wait for what a decision has given back. It returns the decisions that become possible.
 func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 	g := d.group()
-	key := queueKey{d.scope, d.Pod.Controller, h}
+	key := queueKey{g, h}
 	queue := p.queues[key]
-	if len(queue) == 0 {
-		return nil
-	}
 	var next []decision.Decision
-	var still []int // decisions that wait for the probe
+	var still []*entry // decisions that wait for the probe
 	for len(queue) > 0 && g.MayChange(h) {
-		at := queue[0]
-		waiting := &p.entries[queue[0]]
+		waiting := queue[0]
 		queue = queue[1:]
 		p.decider(waiting).take()
 		p.holdBack(waiting)
@@ -355,7 +346,7 @@ func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 		case waiting.Do != decision.Leave:
 			next = append(next, *waiting.Decision)
 		case waiting.Reason.Code == decision.Probing, waiting.Reason.Code == decision.AwaitingCanary:
-			still = append(still, at)
+			still = append(still, waiting)
 		}
 	}
 	p.queues[key] = append(still, queue...)
@@ -367,19 +358,22 @@ func (p *Pass) enqueue() {
 	if p.queues != nil {
 		return
 	}
-	p.queues = map[queueKey][]int{}
-	var waiting []int
-	for i := range p.ds {
-		if d := &p.ds[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
-			waiting = append(waiting, i)
+	p.queues = map[queueKey][]*entry{}
+	var waiting []*entry
+	for i := range p.entries {
+		if d := &p.entries[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
+			waiting = append(waiting, d)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b int) int { return cmp.Compare(p.entries[a].rank, p.entries[b].rank) })
-	for _, i := range waiting {
-		d := &p.entries[i]
-		key := queueKey{d.scope, d.Pod.Controller, p.counter.Health(d.Pod)}
-		p.queues[key] = append(p.queues[key], i)
+	slices.SortFunc(waiting, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
+	for _, d := range waiting {
+		p.queue(d)
 	}
+}
+
+func (p *Pass) queue(d *entry) {
+	key := queueKey{d.group(), p.counter.Health(d.Pod)}
+	p.queues[key] = append(p.queues[key], d)
 }
 
 // spend records that the budget of a decision stays spent after this pass.

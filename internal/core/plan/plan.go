@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/headroom"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/placement"
@@ -79,7 +80,7 @@ func (s *pass) decideOn(g cluster.Governed, ds *[]entry) {
 // noteFailure records a Failure if the function that defers it panics.
 func (s *pass) noteFailure(a *cluster.Autoscaler) {
 	if cause := recover(); cause != nil {
-		s.failures = append(s.failures, Failure{Autoscaler: a, Cause: cause, Stack: string(debug.Stack())})
+		s.Failures = append(s.Failures, Failure{Autoscaler: a, Cause: cause, Stack: string(debug.Stack())})
 	}
 }
 
@@ -130,8 +131,20 @@ func (s *pass) newScope(g cluster.Governed, judged []decision.Decision) *scope {
 	return sc
 }
 
+// decider returns the decider on a decision. A pod that should not change gets a scope only if it may make room for others.
 func (s *pass) decider(d *entry) *decider {
-	return &decider{candidate{pass: s, scope: d.scope, d: d, g: d.scope.groups[d.Pod.Controller]}}
+	if d.scope == nil {
+		d.scope = s.scopeOf(d.Autoscaler)
+	}
+	return &decider{candidate{pass: s, scope: d.scope, d: d, g: d.group()}}
+}
+
+func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
+	if sc := s.scopes[a]; sc != nil {
+		return sc
+	}
+	i := slices.IndexFunc(s.w.Governed, func(g cluster.Governed) bool { return g.Autoscaler == a })
+	return s.newScope(s.w.Governed[i], nil)
 }
 
 // A pass is the state of one call of Plan or Begin.
@@ -141,7 +154,7 @@ type pass struct {
 	b        Budget
 	made     []decision.Decision // of the entries, in the order in which they were judged
 	scopes   map[*cluster.Autoscaler]*scope
-	failures []Failure
+	Failures []Failure // in the order of World.Governed
 
 	sizes    *placement.Sizes
 	selector selection.Selector
@@ -156,7 +169,7 @@ type pass struct {
 	headroom *headroom.Search
 
 	occupancy *occupancy.Book
-	plans     []room.Plan    // of nodes that are too full for the resizes of their pods
+	Rooms     []room.Plan    // the plans for the nodes that are too full for the resizes of their pods, sorted by node
 	searched  []*cluster.Pod // for which moves were searched
 }
 
@@ -183,15 +196,10 @@ func byNeed(a, b entry) int {
 
 // byExecution orders actions before pods that are left.
 func byExecution(a, b entry) int {
-	switch {
-	case a.Do != decision.Leave && b.Do != decision.Leave:
+	if a.Do != decision.Leave && b.Do != decision.Leave {
 		return cmp.Or(a.slot.compare(b.slot), byPriority(a, b))
-	case a.Do != decision.Leave:
-		return -1
-	case b.Do != decision.Leave:
-		return 1
 	}
-	return byName(a, b)
+	return cmp.Or(integer.FalseFirst(a.Do == decision.Leave, b.Do == decision.Leave), byName(a, b))
 }
 
 func byName(a, b entry) int {
@@ -221,10 +229,7 @@ type entry struct {
 func (d *entry) attempt(now time.Time, tried decision.Decision) ledger.Attempt {
 	a := ledger.Attempt{
 		Pod: tried.Pod, Autoscaler: tried.Autoscaler.Key, Do: tried.Do, With: tried.With, Rescue: tried.Rescue,
-		Part: tried.Reason.Part, RoomFor: d.roomFor, Guard: tried.Reason.Code == decision.NodeNearlyFull, Repeated: d.again,
-	}
-	if d.scope != nil {
-		a.Newest = d.scope.newest
+		Part: tried.Reason.Part, RoomFor: d.roomFor, Guard: tried.Reason.Code == decision.NodeNearlyFull, Repeated: d.again, Newest: d.scope.newest,
 	}
 	if a.Do == decision.Delete {
 		kill, _ := rescue.KillOf(now, attempt.HistoryTTL, tried.Autoscaler, a.Pod, a.With)

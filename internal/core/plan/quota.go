@@ -27,18 +27,14 @@ func (s *pass) release(d *entry) {
 
 // lastResize returns the last failed resize of a pod. What a quota refused is left out if the workload has freed enough of the quota since.
 func (s *pass) lastResize(d *entry) (ledger.FailedAttempt, bool) {
-	if d.scope == nil {
-		return s.w.Ledger.LastFailure(d.Pod, decision.Resize)
-	}
 	return d.scope.siblings.LastResize(d.Pod, d.With)
 }
 
 // DependsOnResizes reports whether the answer to a resize of the same controller may show that a quota would refuse the replacement of a
 // pod that is to be evicted or deleted: its mode resizes, and the quotas cannot be read.
 func (p *Pass) DependsOnResizes(d decision.Decision) bool {
-	own := p.entryOf(d.Pod)
 	removes := d.Do == decision.Evict || d.Do == decision.Delete
-	return removes && own.scope != nil && d.Autoscaler.Mode.Resizes() && !p.quotas.IsKnown(d.Pod.Namespace)
+	return removes && d.Autoscaler.Mode.Resizes() && !p.quotas.IsKnown(d.Pod.Namespace)
 }
 
 // OverQuota reports whether a quota has refused a resize of the same controller, possibly since the eviction or deletion of a pod was

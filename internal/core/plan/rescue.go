@@ -45,7 +45,7 @@ func (t *decider) delete() {
 		return
 	}
 	if r, blocked := t.firstBlocked(deletePod); blocked {
-		t.leave(r)
+		t.d.leave(r)
 		return
 	}
 	t.d.Do = decision.Delete
@@ -61,9 +61,6 @@ func (t *decider) delete() {
 // deleteInstead decides on the deletion of a pod whose eviction a disruption budget has just refused. It reports whether the pod is
 // to be deleted.
 func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
-	if d.scope == nil {
-		return false
-	}
 	d.leave(last.Reason(p.b.Delays, decision.Evict))
 	p.decider(d).delete()
 	return d.Do == decision.Delete
@@ -71,7 +68,7 @@ func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
 
 // endRescue lets the next pass delete a pod of the workload if the deletion of this one was not carried out.
 func (s *pass) endRescue(d *entry, why decision.RefusalKind) {
-	if d.scope != nil && d.Do == decision.Delete && why != decision.OutcomeIsUnknown {
+	if d.Do == decision.Delete && why != decision.OutcomeIsUnknown {
 		d.scope.rescue.End(d.Pod)
 	}
 }

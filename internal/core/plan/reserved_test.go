@@ -123,7 +123,7 @@ advise shop/r app cpu=1 memory=1Gi`)
 	w := s.world()
 	w.Requested = radius.RequestedBy(s.pods)
 	p := Begin(s.now, w, s.budget)
-	if rooms := p.Rooms(); len(rooms) != 1 || len(rooms[0].Steps) != 3 {
+	if rooms := p.Rooms; len(rooms) != 1 || len(rooms[0].Steps) != 3 {
 		t.Fatalf("plans %+v", rooms)
 	}
 	for _, d := range p.Decisions() {

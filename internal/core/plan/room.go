@@ -37,9 +37,6 @@ const (
 	nodeVisits  = 100_000 // sets for one node; its namespaces share them, and in each the pods
 )
 
-// Rooms returns the plans for the nodes that are too full for the resizes of their pods, sorted by node.
-func (p *Pass) Rooms() []room.Plan { return p.plans }
-
 // A roomMaker changes the decisions of a pass on nodes that are too full for the resizes of their pods.
 type roomMaker struct {
 	*pass
@@ -49,10 +46,10 @@ type roomMaker struct {
 }
 
 func (s *roomMaker) make(ds []entry) {
-	needs := map[string][]int{}
+	needs := map[string][]*entry{}
 	for i := range ds {
-		if s.occupancy.Needs(ds[i].Decision) {
-			needs[ds[i].Pod.Node] = append(needs[ds[i].Pod.Node], i)
+		if d := &ds[i]; s.occupancy.Needs(d.Decision) {
+			needs[d.Pod.Node] = append(needs[d.Pod.Node], d)
 		}
 	}
 	if len(needs) == 0 && s.w.Provider == headroom.NotAsked || !s.occupancy.Rooms().Known {
@@ -69,11 +66,11 @@ func (s *roomMaker) make(ds []entry) {
 			s.occupancy.Occupy(d.Decision)
 		}
 	}
-	byTurn := s.nodesInTurn(ds, needs)
+	byTurn := s.nodesInTurn(needs)
 	for _, node := range slices.Sorted(maps.Keys(needs)) {
 		var total room.Amount
-		for _, i := range needs[node] {
-			total = total.Add(occupancy.IncreaseOf(ds[i].Decision))
+		for _, d := range needs[node] {
+			total = total.Add(occupancy.IncreaseOf(d.Decision))
 		}
 		n := s.occupancy.Rooms().Nodes[node]
 		if n != nil {
@@ -82,10 +79,10 @@ func (s *roomMaker) make(ds []entry) {
 		switch {
 		case n == nil || n.Unknown:
 		case n.Free.Holds(total):
-			s.planAll(n, ds, needs[node])
+			s.planAll(n, needs[node])
 		default:
 			before := s.visits
-			s.makeRoomOn(n, byTurn[node] || s.visits+nodeVisits <= passVisits, ds[needs[node][0]].Autoscaler)
+			s.makeRoomOn(n, byTurn[node] || s.visits+nodeVisits <= passVisits, needs[node][0].Autoscaler)
 			if byTurn[node] {
 				s.visits = before
 			}
@@ -97,12 +94,12 @@ func (s *roomMaker) make(ds []entry) {
 }
 
 // nodesInTurn returns the nodes whose turn it is to have their search for moves.
-func (s *roomMaker) nodesInTurn(ds []entry, needs map[string][]int) map[string]bool {
+func (s *roomMaker) nodesInTurn(needs map[string][]*entry) map[string]bool {
 	var moving []*entry
 	for _, of := range needs {
-		for _, i := range of {
-			if s.occupancy.Allowed(ds[i].Autoscaler) == room.Move {
-				moving = append(moving, &ds[i])
+		for _, d := range of {
+			if s.occupancy.Allowed(d.Autoscaler) == room.Move {
+				moving = append(moving, d)
 			}
 		}
 	}
@@ -118,10 +115,10 @@ func (s *roomMaker) nodesInTurn(ds []entry, needs map[string][]int) map[string]b
 }
 
 // planAll plans on a node that has room for all resizes of its pods.
-func (s *roomMaker) planAll(n *placement.Room, ds []entry, needs []int) {
+func (s *roomMaker) planAll(n *placement.Room, needs []*entry) {
 	r := s.occupancy.RequestFor(n)
-	for _, i := range needs {
-		p := s.needOf(&ds[i])
+	for _, d := range needs {
+		p := s.needOf(d)
 		p.Least = 0
 		r.Pods = append(r.Pods, p)
 	}
@@ -162,7 +159,7 @@ func (s *roomMaker) makeRoomOn(n *placement.Room, searches bool, blamed *cluster
 	}
 	plan := room.Make(r)
 	s.visits += plan.Visits
-	s.plans = append(s.plans, plan)
+	s.Rooms = append(s.Rooms, plan)
 	s.occupancy.Planned(&plan)
 	s.apply(plan)
 }
@@ -204,32 +201,13 @@ func (s *roomMaker) mayMove(d *entry) bool {
 	if !s.occupancy.CanMove(d.Decision) {
 		return false
 	}
-	_, against := s.roomDecider(d).moves(moveBySurge, move)
-	if s.occupancy.Needs(d.Decision) {
-		_, against = s.roomDecider(d).moves(surgePod, evict)
-	}
+	_, against := s.decider(d).moves(!s.occupancy.Needs(d.Decision))
 	return !s.isBlocked(d, against)
 }
 
 func (s *pass) isBlocked(d *entry, against kind) bool {
-	_, blocked := s.roomDecider(d).blocked(against)
+	_, blocked := s.decider(d).blocked(against)
 	return blocked
-}
-
-// roomDecider returns the decider on a decision. A pod that should not change has no scope yet.
-func (s *pass) roomDecider(d *entry) *decider {
-	if d.scope == nil {
-		d.scope = s.scopeOf(d.Autoscaler)
-	}
-	return s.decider(d)
-}
-
-func (s *pass) scopeOf(a *cluster.Autoscaler) *scope {
-	if sc := s.scopes[a]; sc != nil {
-		return sc
-	}
-	i := slices.IndexFunc(s.w.Governed, func(g cluster.Governed) bool { return g.Autoscaler == a })
-	return s.newScope(s.w.Governed[i], nil)
 }
 
 // whileShortOfRoom decides on a pod that has a part of its increase. As with a resize that the kubelet defers, the pod is evicted
@@ -242,9 +220,9 @@ func (t *decider) whileShortOfRoom(r decision.Reason) {
 	last, failed := t.lastResize(t.d)
 	switch {
 	case failed && !known && last.IsOverQuota(t.now, t.d.With) && t.now.Before(last.Until(t.b.Delays)):
-		t.leave(last.Reason(t.b.Delays, decision.Resize)) // room on the node would not help
+		t.d.leave(last.Reason(t.b.Delays, decision.Resize)) // room on the node would not help
 	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:
-		t.leave(r)
+		t.d.leave(r)
 	case !known && t.d.Autoscaler.Mode.Evicts() && (!t.w.Ledger.IsAskedInFull(t.d.Pod) || failed && last.IsOverQuota(t.now, t.d.With)):
 		t.try(decision.Resize, t.resizeKind(), decision.Fits)
 	default:
@@ -282,7 +260,7 @@ func (s *pass) shrinkFirst(acts []*entry) {
 // candidateFor returns what moving a pod means.
 func (s *pass) candidateFor(d *entry, at *placement.Spots) *room.Candidate {
 	p := d.Pod
-	t := s.roomDecider(d)
+	t := s.decider(d)
 	c := &room.Candidate{Size: room.Of(change.Total(p, d.Replacement())), DeletionCost: p.DeletionCost, Spots: at.For(p)}
 	if t.g != nil {
 		c.Ready = t.g.Ready - t.g.Spent

@@ -28,7 +28,7 @@ func TestPlan_makeRoomOff_decisionsDoNotDependOnRoom(t *testing.T) {
 		b.MakeRoom = room.Off
 		pass := Begin(noon, w, b)
 		with := formatDecisions(pass.Decisions())
-		if n := len(pass.Rooms()); n != 0 {
+		if n := len(pass.Rooms); n != 0 {
 			t.Fatalf("%d plans for nodes", n)
 		}
 		w.Pods = nil
@@ -98,7 +98,7 @@ func TestPlan_fullNodes_orderOfPodsDoesNotMatter(t *testing.T) {
 		first := Begin(noon, w, b)
 		shuffle(rand.New(rand.NewPCG(3, rapid.Uint64().Draw(t, "seed"))), &w)
 		again := Begin(noon, w, b)
-		if a, b := formatDecisions(first.Decisions()), formatDecisions(again.Decisions()); a != b || !reflect.DeepEqual(first.Rooms(), again.Rooms()) {
+		if a, b := formatDecisions(first.Decisions()), formatDecisions(again.Decisions()); a != b || !reflect.DeepEqual(first.Rooms, again.Rooms) {
 			t.Fatalf("the first plan is\n%sand the second\n%s", a, b)
 		}
 	})

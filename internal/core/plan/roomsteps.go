@@ -61,7 +61,7 @@ func (s *roomMaker) applyWait(d *entry, step room.Step) {
 
 // askInFull resizes a pod that has a part of its increase by the rest. The scheduler counts the rest from now on.
 func (s *roomMaker) askInFull(d *entry) {
-	if s.tryResize(d) {
+	if s.decider(d).tries(decision.Resize, resize, decision.Fits) {
 		s.occupancy.Occupy(d.Decision)
 	}
 }
@@ -89,19 +89,9 @@ func (s *roomMaker) applyShrink(d *entry, step room.Step) {
 	s.quotas.Reserve(d.Decision, decision.Resize)
 }
 
-// tryResize resizes a pod that is left, if no check blocks that. It keeps the reason to leave the pod otherwise.
-func (s *roomMaker) tryResize(d *entry) bool {
-	before := d.Reason
-	s.decider(d).try(decision.Resize, resize, decision.Fits)
-	if d.Do == decision.Leave {
-		d.Reason = before
-	}
-	return d.Do == decision.Resize
-}
-
 func (s *roomMaker) applyPart(d *entry, step room.Step) {
 	with, ok := s.occupancy.Part(d.Decision, step)
-	if !ok || d.Do == decision.Leave && !s.tryResize(d) {
+	if !ok || d.Do == decision.Leave && !s.decider(d).tries(decision.Resize, resize, decision.Fits) {
 		return
 	}
 	d.With = with
@@ -135,17 +125,13 @@ func (s *roomMaker) applyMoves(moves []room.Step) {
 
 // applyMove moves a pod, if no check blocks that.
 func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
-	before := d.Reason
-	t := s.roomDecider(d)
+	because := decision.Fits
 	if step.ForID == "" { // its own resize waits for room
-		do, against := t.moves(surgePod, evict)
-		t.try(do, against, decision.ResizeWaiting)
-	} else {
-		do, against := t.moves(moveBySurge, move)
-		t.try(do, against, decision.Fits)
+		because = decision.ResizeWaiting
 	}
-	if d.Do == decision.Leave {
-		d.Reason = before
+	t := s.decider(d)
+	do, against := t.moves(step.ForID != "")
+	if !t.tries(do, against, because) {
 		return false
 	}
 	d.placed = true
@@ -156,11 +142,26 @@ func (s *roomMaker) applyMove(d *entry, step room.Step) bool {
 	return true
 }
 
-// moves returns how a pod is moved to make room: by a surge, or by an eviction, with the kind of the change. A pod that can be surged is not
-// evicted because its surge must wait, for example for another one of the workload.
-func (t *decider) moves(replace, evict kind) (decision.Act, kind) {
-	if t.surges(true) {
-		return decision.Surge, replace
+// moves returns how a pod is moved to make room for another one or itself: by a surge, or by an eviction, with the kind of the change. A pod that can
+// be surged is not evicted because its surge must wait, for example for another one of the workload.
+func (t *decider) moves(forOther bool) (decision.Act, kind) {
+	switch surges := t.surges(true); {
+	case surges && forOther:
+		return decision.Surge, moveBySurge
+	case surges:
+		return decision.Surge, surgePod
+	case forOther:
+		return decision.Evict, move
 	}
 	return decision.Evict, evict
+}
+
+// tries is try for a pod that is left, which keeps its reason if a check blocks the action. It reports whether none does.
+func (t *decider) tries(do decision.Act, against kind, because decision.ReasonCode) bool {
+	before := t.d.Reason
+	t.try(do, against, because)
+	if t.d.Do == decision.Leave {
+		t.d.Reason = before
+	}
+	return t.d.Do != decision.Leave
 }

@@ -155,7 +155,7 @@ func checkTaken(t *rapid.T, pass *Pass) {
 	if pass.radius != nil && room.Of(pass.radius.Cluster.Planned) != room.Of(changed) {
 		t.Fatalf("changes of %v are planned, want %v", pass.radius.Cluster.Planned, changed)
 	}
-	if len(pass.Failures()) > 0 {
-		t.Fatalf("%+v", pass.Failures())
+	if len(pass.Failures) > 0 {
+		t.Fatalf("%+v", pass.Failures)
 	}
 }

@@ -99,7 +99,7 @@ func TestPlan_moveForRoom_isASurgeWhereOneIsPossible(t *testing.T) {
 			pass := Begin(noon, w, b)
 			d := decisionOf(pass.Decisions(), "c-0")
 			if d.Do != tc.want {
-				t.Fatalf("%s %s, want %s; rooms %v", d.Do, d.Reason, tc.want, pass.Rooms())
+				t.Fatalf("%s %s, want %s; rooms %v", d.Do, d.Reason, tc.want, pass.Rooms)
 			}
 			if own := pass.entryOf(d.Pod); d.Do == decision.Surge && (d.Reason.Code != decision.MovesForRoom || own.roomFor == nil || own.roomFor.UID != "b-0" || own.taken) {
 				t.Errorf("%s, taken %t", d.Reason, own.taken)

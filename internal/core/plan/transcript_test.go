@@ -115,7 +115,7 @@ func (s *script) command(f []string, out *strings.Builder) error {
 		"after": s.advanceTime, "ready": s.markReady, "kubelet": s.runKubelet,
 		"provider": s.setProvider, "scheduler": s.scheduleAll, "lose": s.losePlaceholder, "autoscaler": s.provision,
 		"rooms": func([]string) error {
-			for _, p := range Begin(s.now, s.world(), s.budget).Rooms() {
+			for _, p := range Begin(s.now, s.world(), s.budget).Rooms {
 				out.WriteString(p.Table())
 			}
 			return nil
