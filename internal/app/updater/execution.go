@@ -127,7 +127,7 @@ var stops = []func(*execution, context.Context, *turn) (decision.Reason, bool){
 func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 	for _, stop := range stops {
 		if why, stopped := stop(e, ctx, d); stopped {
-			return e.record(func() []decision.Decision { return e.pass.Stopped(d.Decision, why) })
+			return e.stop(&d.Decision, why)
 		}
 	}
 	err := e.perform(ctx, &d.Decision)
@@ -136,41 +136,48 @@ func (e *execution) try(ctx context.Context, d *turn) []decision.Decision {
 		e.capacity.ReleaseAfter(ctx, &d.Decision)
 		return nil
 	}
-	next := e.record(e.outcome(&d.Decision, err))
+	next := e.failed(&d.Decision, err)
 	if d.Do == decision.Resize && len(next) > 0 && next[0].Pod == d.Pod {
 		e.report.fallback(&d.Decision, kube.Answer(err))
 	}
 	return next
 }
 
-// outcome returns a function that reports why a decision was not carried out to the pass.
-func (e *execution) outcome(d *decision.Decision, err error) func() []decision.Decision {
+// stop reports to the pass that the request of a decision is not sent, and returns the decisions to carry out instead.
+func (e *execution) stop(d *decision.Decision, why decision.Reason) []decision.Decision {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pass.Stopped(*d, why)
+}
+
+// failed reports to the pass why a decision was not carried out, and returns the decisions to carry out instead.
+func (e *execution) failed(d *decision.Decision, err error) []decision.Decision {
 	var stopped *freeze.Error
 	switch {
 	case errors.As(err, &stopped):
-		return func() []decision.Decision { return e.pass.Stopped(*d, stopped.Reason) }
+		return e.stop(d, stopped.Reason)
 	case errors.Is(err, kube.ErrNotSent):
-		return func() []decision.Decision { return e.pass.Stopped(*d, decision.Reason{Code: decision.OutOfTime}) }
+		return e.stop(d, decision.Reason{Code: decision.OutOfTime})
 	case errors.Is(err, kube.ErrNotFound), d.Do != decision.Resize && errors.Is(err, kube.ErrConflict):
 		e.report.logger(d).Debug("Pod was deleted or replaced before it was changed", slog.Any("error", err))
-		return func() []decision.Decision {
-			e.pass.Gone(*d)
-			return nil
-		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.pass.Gone(*d)
+		return nil
 	}
 	e.countFailure(d, failureOf(d, err))
 	refusal := decision.Refusal{Kind: kindOf(err), Text: kube.Answer(err), RetryAfter: kube.RetryAfter(err), QuotaUsed: errors.Is(err, kube.ErrQuotaUsed)}
 	e.report.logger(d).Info("Failed to change a pod", slog.String("error", refusal.Text))
-	return func() []decision.Decision {
-		e.pass.Elapsed = time.Since(e.began)
-		next := e.pass.Refused(*d, refusal)
-		for i := range next {
-			if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
-				e.rates.Keep(d.Pod)
-			}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pass.Elapsed = time.Since(e.began)
+	next := e.pass.Refused(*d, refusal)
+	for i := range next {
+		if d.Do == decision.Evict && next[i].Do == decision.Delete && next[i].Pod == d.Pod {
+			e.rates.Keep(d.Pod)
 		}
-		return next
 	}
+	return next
 }
 
 func (e *execution) notAllowed(ctx context.Context, d *turn) (decision.Reason, bool) {
@@ -290,12 +297,6 @@ func (e *execution) diagnose(ctx context.Context) {
 			e.pass.NotDiagnosed(d)
 		}
 	})
-}
-
-func (e *execution) record(outcome func() []decision.Decision) []decision.Decision {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return outcome()
 }
 
 // kindOf returns the kind of a failed action. The first error of the table that matches decides.

@@ -41,11 +41,6 @@ type Source interface {
 	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
-// Scope selects the namespaces in which HPAs are changed.
-type Scope interface {
-	Serves(namespace string) bool
-}
-
 // maxWrites is the number of HPAs that are written at the same time.
 const maxWrites = 10
 
@@ -53,7 +48,7 @@ const maxWrites = 10
 type Adjuster struct {
 	source       Source
 	writer       Writer
-	scope        Scope
+	scope        *process.Common
 	startupBoost bool // startup boosts are enabled, which determines the governing VPA
 	health       *process.Health
 	log          *slog.Logger
@@ -65,8 +60,8 @@ type Adjuster struct {
 	attempts map[string]hpaAttempt // by UID of the HPA
 }
 
-// New returns an Adjuster for the HPAs in the namespaces of a scope.
-func New(source Source, writer Writer, scope Scope, startupBoost bool, h *process.Health, log *slog.Logger) *Adjuster {
+// New returns an Adjuster for the HPAs in the namespaces that the scope serves.
+func New(source Source, writer Writer, scope *process.Common, startupBoost bool, h *process.Health, log *slog.Logger) *Adjuster {
 	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]hpaAttempt{}, bases: map[metricKey]recordedBase{}}
 }
 

@@ -158,7 +158,7 @@ func TestAdjuster_notAskedFor_nothingIsWritten(t *testing.T) {
 	for name, change := range map[string]func(*bench){
 		"no annotation":      func(y *bench) { y.autoscaler.PreserveScalePoint = false },
 		"no VPA":             func(y *bench) { y.autoscaler = nil },
-		"another namespace":  func(y *bench) { y.elsewhere = true },
+		"another namespace":  func(y *bench) { y.scope.Namespace = "elsewhere" },
 		"no pods to size":    func(y *bench) { y.pods = nil },
 		"the VPA is off":     func(y *bench) { y.autoscaler.Mode = cluster.Off },
 		"no HPA of this VPA": func(y *bench) { y.hpa.Target.Name = "other" },

@@ -28,7 +28,7 @@ type bench struct {
 	pods       []*cluster.Pod
 	resize     int64 // the CPU request that a pass gives the pods; 0: none
 	frozen     bool
-	elsewhere  bool // the namespace is not served
+	scope      process.Common
 	err        error
 	writes     int
 	log        bytes.Buffer
@@ -57,7 +57,7 @@ func newBench() *bench {
 }
 
 func (y *bench) adjuster() *Adjuster {
-	return New(y, y, y, false, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&y.log, nil)))
+	return New(y, y, &y.scope, false, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&y.log, nil)))
 }
 
 // pass prepares a pass, and returns its guard and its decisions.
@@ -82,8 +82,6 @@ func (y *bench) pass(s *Adjuster) (*Guard, []decision.Decision) {
 func (y *bench) percent() int32 { return y.hpa.Utilization[0].Percent }
 
 func (y *bench) logged(message string) int { return strings.Count(y.log.String(), message) }
-
-func (y *bench) Serves(string) bool { return !y.elsewhere }
 
 func (y *bench) Horizontals() []*cluster.HorizontalAutoscaler {
 	return append(slices.Clone(y.silent), y.hpa)

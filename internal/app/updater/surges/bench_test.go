@@ -23,11 +23,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-// everywhere serves all namespaces.
-type everywhere struct{}
-
-func (everywhere) Serves(string) bool { return true }
-
 // bench contains a Deployment with its controllers, and is the source and the writer of a Surger.
 type bench struct {
 	t           *testing.T
@@ -74,7 +69,7 @@ func (y *bench) create() {
 }
 
 func (y *bench) surger() *Surger {
-	return New(y, y, y, everywhere{}, y.metrics, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&y.log, nil)))
+	return New(y, y, y, &process.Common{}, y.metrics, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&y.log, nil)))
 }
 
 // begun returns a Surger that has begun the surge of the first pod.

@@ -49,11 +49,6 @@ type Source interface {
 	Rules(*cluster.Autoscaler) rollout.Rules // the current ones
 }
 
-// Scope selects the namespaces in which surges are carried out.
-type Scope interface {
-	Serves(namespace string) bool
-}
-
 // maxSteps is the number of surges whose steps are carried out at the same time.
 const maxSteps = 10
 
@@ -62,7 +57,7 @@ type Surger struct {
 	source  Source
 	writer  Writer
 	pods    Annotator
-	scope   Scope
+	scope   *process.Common
 	counter *prometheus.CounterVec // of surges, by result
 	health  *process.Health
 	log     *slog.Logger
@@ -81,8 +76,8 @@ type Surger struct {
 	forbidden bool // a missing right was logged
 }
 
-// New returns a Surger that carries out surges in the namespaces of a scope.
-func New(source Source, writer Writer, pods Annotator, scope Scope, counter *prometheus.CounterVec, h *process.Health, log *slog.Logger) *Surger {
+// New returns a Surger that carries out surges in the namespaces that the scope serves.
+func New(source Source, writer Writer, pods Annotator, scope *process.Common, counter *prometheus.CounterVec, h *process.Health, log *slog.Logger) *Surger {
 	return &Surger{
 		source: source, writer: writer, pods: pods, scope: scope, counter: counter, health: h, log: log,
 		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]attempt.Failures{}, invalid: map[cluster.Workload]bool{},

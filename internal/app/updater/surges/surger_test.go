@@ -195,15 +195,10 @@ func TestSurger_deploymentIsDeleted_nothingIsDone(t *testing.T) {
 	}
 }
 
-// nowhere serves no namespace.
-type nowhere struct{}
-
-func (nowhere) Serves(string) bool { return false }
-
 func TestSurger_otherNamespaceOrUnknownHPAs_noSurgeBegins(t *testing.T) {
 	y := newBench(t)
 	y.deployment.Recorded, y.unsynced = true, true
-	s := New(y, y, y, nowhere{}, y.metrics, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	s := New(y, y, y, &process.Common{Namespace: "elsewhere"}, y.metrics, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	if plan, _ := s.Advance(t.Context(), y.now); plan != nil || y.reads > 0 {
 		t.Errorf("got %v after %d reads, want no surges", plan, y.reads)
 	}
@@ -243,7 +238,7 @@ func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testin
 		y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "a", Name: fmt.Sprint("web-", i)})
 	}
 	y.all = append(y.all, cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
-	s := New(y, y, nil, everywhere{}, NewCounter(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+	s := New(y, y, nil, &process.Common{}, NewCounter(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
 	now := time.Now()
 	for range 300 { // early passes
 		s.Advance(t.Context(), now)

@@ -15,9 +15,9 @@ import (
 
 // An announcement is the write before the first action of a pass on a workload.
 type announcement struct {
-	writing sync.WaitGroup
-	stored  bool            // also if states cannot be stored in this cluster; set while writing
-	reason  decision.Reason // why it is not stored; set while writing
+	write  sync.Once
+	stored bool            // also if states cannot be stored in this cluster; set by write
+	reason decision.Reason // why it is not stored; set by write
 }
 
 // Announce stores that the updater acts on pods of a workload, before the first such action of a pass. Other actions on the workload wait for
@@ -28,22 +28,16 @@ func (r *Recorder) Announce(ctx context.Context, now time.Time, w cluster.Worklo
 	}
 	r.mu.Lock()
 	a := r.acting[w]
-	first := a == nil
-	if first {
+	if a == nil {
 		a = &announcement{}
-		a.writing.Add(1)
 		r.acting[w] = a
 	}
 	r.mu.Unlock()
-	if first {
-		r.storeAnnouncement(ctx, now, w, a)
-	}
-	a.writing.Wait() // at most for announceTimeout
+	a.write.Do(func() { r.storeAnnouncement(ctx, now, w, a) }) // others wait at most for announceTimeout
 	return a.reason, a.stored
 }
 
 func (r *Recorder) storeAnnouncement(ctx context.Context, now time.Time, w cluster.Workload, a *announcement) {
-	defer a.writing.Done()
 	a.reason = decision.Reason{Code: decision.OutOfTime} // also if the pass ends, the write is not sent, or it panics
 	state := r.exported[w]
 	state.Workload, state.ActingSince, state.ActingNewest = w, now, r.newest[w]

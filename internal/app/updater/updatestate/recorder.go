@@ -296,7 +296,7 @@ func (r *Recorder) Save(ctx context.Context, now time.Time, record *ledger.Ledge
 		}
 		atOnce = append(atOnce, w)
 	}
-	r.writeAll(ctx, atOnce, storeTimeout)
+	r.writeAll(ctx, atOnce)
 	if len(later) == 0 {
 		r.unsaved = time.Time{}
 		return
@@ -328,7 +328,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 	for i := range exported {
 		state := &exported[i]
 		current[state.Workload] = true
-		if all || r.isDue(now, state) {
+		if all || r.isDue(now, state.Workload, state.LastAction()) {
 			due = append(due, *state)
 		}
 	}
@@ -338,7 +338,7 @@ func (r *Recorder) dueWrites(now time.Time, record *ledger.Ledger, delays attemp
 		writes = append(writes, stateUpdate{turn: r.turns.decide(due[i].Workload), mayWait: mayWait(&due[i]), do: func(ctx context.Context, t turn) { _ = r.write(ctx, now, &due[i], false, t) }})
 	}
 	for _, w := range stored {
-		if !current[w] && (all || r.isUnused(now, w)) {
+		if !current[w] && (all || r.isDue(now, w, time.Time{})) {
 			writes = append(writes, stateUpdate{turn: r.turns.decide(w), mayWait: true, do: func(ctx context.Context, t turn) { r.remove(ctx, now, t) }})
 		}
 	}
@@ -363,7 +363,7 @@ func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 		select {
 		case <-timer.C:
 			r.unsaved = time.Time{}
-			r.writeAll(ctx, writes, storeTimeout)
+			r.writeAll(ctx, writes)
 			return
 		case <-drop:
 		case <-ctx.Done():
@@ -374,9 +374,9 @@ func (r *Recorder) writeLater(ctx context.Context, writes []stateUpdate) {
 	})
 }
 
-// writeAll carries out writes, a few at a time. Those that have not begun before the timeout are left to a later pass.
-func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout time.Duration) {
-	ctx, cancel := process.WindUp(ctx, timeout)
+// writeAll carries out writes, a few at a time. Those that have not begun before storeTimeout are left to a later pass.
+func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate) {
+	ctx, cancel := process.WindUp(ctx, storeTimeout)
 	defer cancel()
 	process.Each(maxWrites, writes, func(w stateUpdate) {
 		if ctx.Err() != nil { // a later pass writes it
@@ -388,27 +388,16 @@ func (r *Recorder) writeAll(ctx context.Context, writes []stateUpdate, timeout t
 	r.reportFailures()
 }
 
-// isDue reports whether a state is written now if it has changed: at once if it has an action that the last write does not have, or if
-// that write announced actions, and otherwise after quietInterval. The mutex is held.
-func (r *Recorder) isDue(now time.Time, state *ledger.State) bool {
-	if now.Before(r.failures[state.Workload].Retry) {
-		return false
-	}
-	last, ok := r.written[state.Workload]
-	return !ok || last.acting || state.LastAction().After(last.action) || isQuiet(now, last.at)
-}
-
-// isUnused reports whether the object of a workload without state is deleted now. The mutex is held.
-func (r *Recorder) isUnused(now time.Time, w cluster.Workload) bool {
+// isDue reports whether a state with a last action is written now if it has changed, or the object of a workload without state is deleted: at once
+// if the last write does not have the action, or announced actions, and otherwise after quietInterval. The mutex is held.
+func (r *Recorder) isDue(now time.Time, w cluster.Workload, action time.Time) bool {
 	if now.Before(r.failures[w].Retry) {
 		return false
 	}
 	last, ok := r.written[w]
-	return !ok || last.acting || isQuiet(now, last.at)
+	isQuiet := now.Before(last.at) || now.Sub(last.at) >= quietInterval // before it, the clock was set back
+	return !ok || last.acting || action.After(last.action) || isQuiet
 }
-
-// isQuiet reports whether the last write was long ago, or after now because the clock was set back.
-func isQuiet(now, last time.Time) bool { return now.Before(last) || now.Sub(last) >= quietInterval }
 
 // errWaits is the error of a write that did not begin, because the one of the same object before has no answer yet.
 var errWaits = errors.New("an earlier write of the object has no answer yet")
