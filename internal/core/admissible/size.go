@@ -326,6 +326,16 @@ type Fitted struct {
 	Inserted bool `stored:"inserted"`
 }
 
+// SizeOf returns the requests and limits in the spec of a container with fits set on it.
+func SizeOf(c *cluster.Container, fits []Fitted) (requests, limits cluster.Resources) {
+	for i := range fits {
+		if fits[i].Container == c.Name {
+			return fits[i].Requests.Or(c.Requests), fits[i].Limits.Or(c.Limits)
+		}
+	}
+	return c.Requests, c.Limits
+}
+
 // PodLevelOf returns the pod-level resources of a pod with fits set on it; nil if it has none.
 func PodLevelOf(p *cluster.Pod, fits []Fitted) *cluster.PodResources {
 	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
@@ -348,15 +358,7 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 		if p.PodLevel != nil {
 			break
 		}
-		c := &p.Containers[i]
-		r := c.Requests
-		l := c.Limits
-		for j := range fits {
-			if fits[j].Container == c.Name {
-				r, l = fits[j].Requests.Or(r), fits[j].Limits.Or(l)
-			}
-		}
-		r, l = around.Defaulted(r, l)
+		r, l := around.Defaulted(SizeOf(&p.Containers[i], fits))
 		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
 		requests, limits = requests.Add(r), limits.Add(l)
 	}

@@ -186,13 +186,8 @@ func ChangesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
 // larger, an init container together with the sidecars before it.
 func Total(p *cluster.Pod, fits []policy.Fitted) cluster.Resources {
 	sum := p.Total(func(i int) cluster.Resources {
-		c := &p.Containers[i]
-		for j := range fits {
-			if fits[j].Container == c.Name {
-				return fits[j].Requests.Or(c.Requests)
-			}
-		}
-		return c.Requests
+		requests, _ := admissible.SizeOf(&p.Containers[i], fits)
+		return requests
 	})
 	if level := admissible.PodLevelOf(p, fits); level != nil {
 		return level.Requests.Or(sum)

@@ -71,7 +71,7 @@ func fitsOnNode(l Limits, p *cluster.Pod, fits []Fitted) bool {
 func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.IsSized() {
-			requests, _ := sizeOf(c, fits)
+			requests, _ := admissible.SizeOf(c, fits)
 			total = integer.Sum(total, requests.CPU)
 		}
 	}
@@ -80,28 +80,19 @@ func totalCPU(p *cluster.Pod, fits []Fitted) (total int64) {
 
 // takesCPU reports whether a container has less CPU with a boost than without it because the boost was made admissible. The maximum of a
 // boosted request and rounding may lower requests too, as in upstream: that does not count.
-func takesCPU(p *cluster.Pod, without, meant, admissible []Fitted) bool {
+func takesCPU(p *cluster.Pod, without, meant, boosted []Fitted) bool {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if !c.IsSized() {
 			continue
 		}
-		requests, limits := sizeOf(c, without)
-		meantRequests, meantLimits := sizeOf(c, meant)
-		boostedRequests, boostedLimits := sizeOf(c, admissible)
+		requests, limits := admissible.SizeOf(c, without)
+		meantRequests, meantLimits := admissible.SizeOf(c, meant)
+		boostedRequests, boostedLimits := admissible.SizeOf(c, boosted)
 		if boostedRequests.CPU < min(requests.CPU, meantRequests.CPU) ||
 			boostedLimits.Has.Has(cluster.CPU) && boostedLimits.CPU < min(limits.CPU, meantLimits.CPU) {
 			return true
 		}
 	}
 	return false
-}
-
-func sizeOf(c *cluster.Container, fits []Fitted) (requests, limits cluster.Resources) {
-	for i := range fits {
-		if fits[i].Container == c.Name {
-			return fits[i].Requests.Or(c.Requests), fits[i].Limits.Or(c.Limits)
-		}
-	}
-	return c.Requests, c.Limits
 }

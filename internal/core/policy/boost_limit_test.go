@@ -142,8 +142,8 @@ func TestAdmissibleBoost_maximumIsBelowTheRequest_isTheMaximum(t *testing.T) {
 // lowersCPU reports whether a container has less CPU with a boost than without it. A millicore less results from rounding.
 func lowersCPU(p *cluster.Pod, without, boosted []Fitted) bool {
 	for i := range p.Containers {
-		before, limitBefore := sizeOf(&p.Containers[i], without)
-		after, limitAfter := sizeOf(&p.Containers[i], boosted)
+		before, limitBefore := admissible.SizeOf(&p.Containers[i], without)
+		after, limitAfter := admissible.SizeOf(&p.Containers[i], boosted)
 		if after.CPU < before.CPU-1 || limitAfter.Has.Has(cluster.CPU) && limitAfter.CPU < limitBefore.CPU-1 {
 			return true
 		}

@@ -58,11 +58,7 @@ type initFitting struct {
 
 // requests returns the requests of a container of the new pod.
 func (f *initFitting) requests(c *cluster.Container) cluster.Resources {
-	requests, limits := c.Requests, c.Limits
-	if fit := cluster.Find(f.fits, func(fit *Fitted) bool { return fit.Container == c.Name }); fit != nil {
-		requests, limits = fit.Requests.Or(requests), fit.Limits.Or(limits)
-	}
-	requests, _ = f.l.Defaulted(requests, limits)
+	requests, _ := f.l.Defaulted(admissible.SizeOf(c, f.fits))
 	return requests
 }
 

@@ -82,7 +82,7 @@ func TestBoost_learnt(t *testing.T) {
 			}
 			p := podOf(container("app", cpu(100), c.limits))
 			b := AdmissibleBoost(a, Limits{}, p, Fit(a, Limits{}, p), c.most)
-			requests, limits := sizeOf(&p.Containers[0], b.Fits)
+			requests, limits := admissible.SizeOf(&p.Containers[0], b.Fits)
 			if requests.CPU != c.want || c.wantLimits.Has != 0 && limits.CPU != c.wantLimits.CPU || len(b.NoBase) > 0 || b.Refusal.Refused() {
 				t.Errorf("got %+v limits %v, want %dm", b, limits, c.want)
 			}
@@ -112,7 +112,7 @@ func TestAdmissibleBoost_learntAndNoNodeIsLargeEnough_isLimited(t *testing.T) {
 			fits := Fit(a, Limits{}, p)
 			l := Limits{Nodes: &fleet.Sizes{Largest: []cluster.Resources{of(c.node, 1<<40)}}}
 			b := AdmissibleBoost(a, l, p, fits, 0)
-			requests, _ := sizeOf(&p.Containers[0], b.Fits)
+			requests, _ := admissible.SizeOf(&p.Containers[0], b.Fits)
 			if b.Refusal.Refused() || requests.CPU > c.want || requests.CPU < c.want-1 {
 				t.Errorf("got %dm, refused %v, want %dm", requests.CPU, b.Refusal, c.want)
 			}
@@ -164,7 +164,7 @@ func TestBoost_learntOnRandomPods_endsWithTheRecommendation(t *testing.T) {
 		created.Ready, created.ReadySince = true, ready
 		for i := range created.Containers {
 			c := &created.Containers[i]
-			c.Requests, c.Limits = sizeOf(c, b.Fits)
+			c.Requests, c.Limits = admissible.SizeOf(c, b.Fits)
 			for _, o := range b.Originals {
 				if o.Container == c.Name {
 					c.Boosted = &cluster.Applied{Requests: o.Requests, Limits: o.Limits}
@@ -177,8 +177,8 @@ func TestBoost_learntOnRandomPods_endsWithTheRecommendation(t *testing.T) {
 			t.Fatalf("%d boosts, %d of them end", len(b.Originals), len(over))
 		}
 		for i := range p.Containers {
-			want, _ := sizeOf(&p.Containers[i], fits)
-			got, _ := sizeOf(&created.Containers[i], over)
+			want, _ := admissible.SizeOf(&p.Containers[i], fits)
+			got, _ := admissible.SizeOf(&created.Containers[i], over)
 			boosted := created.Containers[i].Requests
 			if got.CPU != want.CPU || boosted.Memory != want.Memory {
 				t.Fatalf("%s ends with %v after %v, want %v", p.Containers[i].Name, got, boosted, want)
@@ -235,7 +235,7 @@ func TestAdmissibleBoost_guardForJVMs_keepsTheBoostOutOfTheRangesThatJVMsMisread
 			}
 			p := jvmPod(container("app", cpu(100), cluster.Resources{}), cluster.Runtime{})
 			b := AdmissibleBoost(a, Limits{}, p, Fit(a, Limits{}, p), 0)
-			if requests, _ := sizeOf(&p.Containers[0], b.Fits); requests.CPU != c.want || b.Refusal.Refused() {
+			if requests, _ := admissible.SizeOf(&p.Containers[0], b.Fits); requests.CPU != c.want || b.Refusal.Refused() {
 				t.Errorf("got %dm, refused %v, want %dm", requests.CPU, b.Refusal, c.want)
 			}
 		})

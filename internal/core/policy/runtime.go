@@ -122,7 +122,7 @@ func guardBoost(a *cluster.Autoscaler, l Limits, p *cluster.Pod, without, booste
 		f := &boosted[i]
 		c := p.Container(f.Container)
 		band, misread := runtimeguard.Band(f.Requests.CPU)
-		requests, _ := sizeOf(c, without)
+		requests, _ := admissible.SizeOf(c, without)
 		if misread && requests.CPU < band.From && ReadsCPURequest(a, l, p, c, p.Runtime(c)) {
 			f.Requests = f.Requests.Set(cluster.CPU, band.From-1)
 		}
@@ -168,7 +168,7 @@ func Variables(a *cluster.Autoscaler, l Limits, p *cluster.Pod, fits []Fitted) [
 			continue
 		}
 		var values []string
-		requests, limits := sizeOf(c, fits)
+		requests, limits := admissible.SizeOf(c, fits)
 		if g.InjectCPUCount && !r.CPUCountSet && c.Limits.CPU <= 0 && l.Range.Container.Default.CPU <= 0 && requests.CPU > 0 {
 			values = append(values, runtimeguard.CPUCountValue(r.Kind, requests.CPU))
 		}
