@@ -44,7 +44,7 @@ func (b *Book) NotSized(p *cluster.Pod) (decision.Reason, bool) {
 
 // Undone returns why a resize waits: the back-off after resizes that were undone, or the watch may not show the last one yet.
 func (b *Book) Undone(p *cluster.Pod) (decision.Reason, bool) {
-	if b.Ledger.IsAwaited(b.Now, p) {
+	if b.Ledger.Awaited(b.Now, p) != nil {
 		return decision.Reason{Code: decision.ResizeRunning}, true
 	}
 	if b.Need.UpstreamRules {
@@ -62,13 +62,24 @@ func (b *Book) after(n int, last time.Time, base time.Duration, what string) (de
 	return decision.Reason{Code: decision.BackingOff, Until: until, Have: n, Text: what}, b.Now.Before(until)
 }
 
-// TooOften returns why the next round of evictions waits.
-func (b *Book) TooOften(p *cluster.Pod) (decision.Reason, bool) {
-	r, next := b.Ledger.NextRound(p)
+// shortestRescue and longestRescue bound the back-off between the rescue of a pod and that of its replacement. It is the back-off of the kubelet for
+// containers that crash: the first restart follows at once.
+const (
+	shortestRescue = 10 * time.Second
+	longestRescue  = 5 * time.Minute
+)
+
+// TooOften returns why the next round of evictions waits, or the rescue of a replacement: the back-off after the last eviction of the workload.
+func (b *Book) TooOften(p *cluster.Pod, rescue bool) (decision.Reason, bool) {
+	r, next := b.Ledger.NextRound(p, rescue)
 	if !next || r.Count < 2 {
 		return decision.Reason{}, false
 	}
-	until := r.At.Add(attempt.Doubled(b.Delays.EvictionBackoff, b.Delays.BackoffMax, r.Count-1))
+	base, most := b.Delays.EvictionBackoff, b.Delays.BackoffMax
+	if rescue {
+		base, most = shortestRescue, longestRescue
+	}
+	until := r.At.Add(attempt.Doubled(base, most, r.Count-1))
 	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, b.Now.Before(until)
 }
 

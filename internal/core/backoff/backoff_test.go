@@ -4,6 +4,7 @@
 package backoff
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -257,7 +258,7 @@ func TestBook_tooOften_laterRoundsWait(t *testing.T) {
 		q.Created = noon.Add(created)
 		b := bookOf(l)
 		b.Now = noon.Add(at)
-		_, blocked := b.TooOften(&q)
+		_, blocked := b.TooOften(&q, false)
 		return blocked
 	}
 	evict(0)
@@ -279,5 +280,24 @@ func TestBook_tooOften_laterRoundsWait(t *testing.T) {
 				t.Errorf("%s, after %v, a pod created after %v waits: %t, want %t", name, c.at, c.created, got, c.want)
 			}
 		}
+	}
+}
+
+func TestBook_tooOften_backsOffAfterTwoRescues(t *testing.T) {
+	b := bookOf(ledger.New())
+	replacementOf := func(round int) *cluster.Pod {
+		p := podOf("web-0")
+		p.UID, p.Created = fmt.Sprint("web-0+", round), p.Created.Add(time.Duration(round)*time.Minute)
+		return p
+	}
+	for round := range 2 {
+		p := replacementOf(round)
+		if _, waits := b.TooOften(p, true); waits {
+			t.Errorf("waits after %d rescues", round)
+		}
+		b.Ledger.Done(noon, ledger.Attempt{Pod: p, Do: decision.Evict, Newest: p.Created, Rescue: true})
+	}
+	if r, waits := b.TooOften(replacementOf(2), true); !waits || !r.Until.Equal(noon.Add(10*time.Second)) {
+		t.Errorf("waits: %t, %+v", waits, r)
 	}
 }

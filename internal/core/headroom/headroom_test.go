@@ -212,7 +212,7 @@ func TestSearch_manyPodsWait_requestsAreBounded(t *testing.T) {
 	for _, r := range requests {
 		perNamespace[r.Namespace]++
 	}
-	if len(requests) != maxRequests || perNamespace["n0"] > maxOfNamespace || record.Turns().Last("n0").IsZero() {
+	if len(requests) != maxRequests || perNamespace["n0"] > maxOfNamespace || record.Turns.Last("n0").IsZero() {
 		t.Errorf("%d requests, by namespace %v", len(requests), perNamespace)
 	}
 }

@@ -50,13 +50,13 @@ type keptRequest struct {
 type Record struct {
 	last    map[cluster.Workload]State
 	kept    map[string]keptRequest // by UID
-	turns   attempt.Turns          // of workloads
+	Turns   attempt.Turns          // when capacity was last asked for, of workloads
 	ignored time.Time              // when a ProvisioningRequest expired that no autoscaler had accepted; zero if none did
 }
 
 // NewRecord returns an empty record.
 func NewRecord() *Record {
-	return &Record{last: map[cluster.Workload]State{}, kept: map[string]keptRequest{}, turns: attempt.Turns{}}
+	return &Record{last: map[cluster.Workload]State{}, kept: map[string]keptRequest{}, Turns: attempt.Turns{}}
 }
 
 // Of returns the last request for capacity of a workload; the zero value if there is none.
@@ -65,9 +65,6 @@ func (r *Record) Of(w cluster.Workload) State { return r.last[w] }
 // All returns the last requests of all workloads, in no order.
 func (r *Record) All() iter.Seq2[cluster.Workload, State] { return maps.All(r.last) }
 
-// Turns returns when capacity was last asked for, by namespace and workload.
-func (r *Record) Turns() attempt.Turns { return r.turns }
-
 // Asked records that a request was created for a pod, or may have been.
 func (r *Record) Asked(now time.Time, p *cluster.Pod) {
 	s := r.last[p.Workload()]
@@ -75,13 +72,13 @@ func (r *Record) Asked(now time.Time, p *cluster.Pod) {
 	s.Pod = p.Name
 	s.Requested = now
 	r.last[p.Workload()] = s
-	r.turns.Took(now, p.Namespace, p.Workload().String())
+	r.Turns.Took(now, p.Namespace, p.Workload().String())
 }
 
 // Failed records that the request for a pod failed, or was refused, and why.
 func (r *Record) Failed(now time.Time, p *cluster.Pod, why string) {
 	r.last[p.Workload()] = r.last[p.Workload()].fail(now, why)
-	r.turns.Took(now, p.Namespace, p.Workload().String())
+	r.Turns.Took(now, p.Namespace, p.Workload().String())
 }
 
 // Released ends a request that neither failed nor led to an eviction. Earlier failures are kept.
@@ -116,7 +113,7 @@ func (r *Record) isKept(now time.Time, b *attempt.Delays, request *cluster.Capac
 
 // Learn records requests that are gone, and forgets old ones. held are the requests in the cluster, ds all decisions of the pass.
 func (r *Record) Learn(now time.Time, held map[cluster.Key]*cluster.CapacityRequest, ds []decision.Decision) {
-	r.turns.Forget(now)
+	r.Turns.Forget(now)
 	if len(r.last)+len(r.kept) == 0 {
 		return
 	}
@@ -155,6 +152,6 @@ func (r *Record) Restore(now time.Time, w cluster.Workload, stored State) {
 		r.last[w] = s
 	}
 	for _, at := range [...]time.Time{s.Requested, s.Failed} {
-		r.turns.Took(at, w.Namespace, w.String())
+		r.Turns.Took(at, w.Namespace, w.String())
 	}
 }

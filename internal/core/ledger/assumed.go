@@ -17,23 +17,19 @@ import (
 // no such pod when the watch must show it (WatchDelay), no pod was evicted, or it has no replacement yet, and the assumption blocks nothing.
 func (l *Ledger) assume(now time.Time) {
 	for w, a := range l.interrupted {
-		l.assumeEviction(now, w, a)
+		stored, known := l.evictions[w]
+		if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.At.Before(a.since)) {
+			continue
+		}
+		next := eviction{EvictionState: EvictionState{At: a.since, Newest: a.newest}, assumed: true}
+		if known {
+			next.before = stored.certain()
+		}
+		if next.before != nil {
+			next.Ineffective = next.before.Ineffective
+		}
+		l.evictions[w] = next
 	}
-}
-
-func (l *evictionRecords) assumeEviction(now time.Time, w cluster.Workload, a announcement) {
-	stored, known := l.evictions[w]
-	if a.newest.IsZero() || now.Sub(a.since) > announcementTTL || known && (stored.assumed || !stored.At.Before(a.since)) {
-		return
-	}
-	next := eviction{EvictionState: EvictionState{At: a.since, Newest: a.newest}, assumed: true}
-	if known {
-		next.before = stored.certain()
-	}
-	if next.before != nil {
-		next.Ineffective = next.before.Ineffective
-	}
-	l.evictions[w] = next
 }
 
 // certain returns the eviction if it was carried out, and otherwise the one before it; nil if there is none.

@@ -96,17 +96,22 @@ func (l *evictionRecords) judge(now time.Time, effective, missing map[cluster.Wo
 			delete(l.evictions, workload)
 		case !e.Judged:
 			failed = true
-			e.assumed = false // now it is known
-			e.Uncertain = ""
-			e.before = nil
-			e.Ineffective++
-			e.Judged = true
+			e.hadNoEffect()
 			l.evictions[workload] = e
 		}
 	}
 	if helped || failed {
 		l.doubt = failed
 	}
+}
+
+// hadNoEffect counts an eviction as one without effect. So it is known that it was carried out.
+func (e *eviction) hadNoEffect() {
+	e.assumed = false
+	e.Uncertain = ""
+	e.before = nil
+	e.Ineffective++
+	e.Judged = true
 }
 
 // noteReplacements records the size of replacements that got a newer recommendation than that of the eviction, while other replacements of the
@@ -130,11 +135,7 @@ func (l *evictionRecords) noteReplacements(ds []decision.Decision, missing map[c
 				l.evictions[w] = e
 			}
 		case d.With != nil && e.showsNothing(d.Pod, d.With):
-			e.assumed = false
-			e.Uncertain = ""
-			e.before = nil
-			e.Ineffective++
-			e.Judged = true
+			e.hadNoEffect()
 			e.UnknownEffect = e.Ineffective
 			l.evictions[w] = e
 		}

@@ -97,7 +97,7 @@ func (l *Ledger) Export(b attempt.Delays) []State {
 		short.UID, short.Name = uid, ref.name
 		s.Shortages = append(s.Shortages, short)
 	}
-	for w, a := range l.headroom.All() {
+	for w, a := range l.Headroom.All() {
 		state(w).Capacity = &a
 	}
 	l.exportPods(b, state)

@@ -46,8 +46,8 @@ type Ledger struct {
 	pods        map[string]podRef                 // the pods of resizes, refusals and evicted, by UID
 	interrupted map[cluster.Workload]announcement // restored workloads: a pass whose outcomes are not recorded
 
-	headroom *headroom.Record
-	Guard    guard.Book // of nodes that are nearly out of memory, and of the moves from them, which are not stored
+	Headroom *headroom.Record // of requests for capacity
+	Guard    guard.Book       // of nodes that are nearly out of memory, and of the moves from them, which are not stored
 }
 
 type turnRecords struct {
@@ -67,16 +67,13 @@ func New() *Ledger {
 		turnRecords:        turnRecords{served: map[string]time.Time{}},
 		refusalRecords:     refusalRecords{refusals: map[refusedKey]FailedAttempt{}, progress: map[cluster.Workload]time.Time{}},
 		roundRecords:       roundRecords{rounds: map[cluster.Workload]RoundsState{}, allRounds: map[cluster.Workload]RoundsState{}},
-		roomRecords:        roomRecords{lacking: map[string]ShortageState{}, yielding: map[string]time.Time{}, searched: attempt.Turns{}},
+		roomRecords:        roomRecords{lacking: map[string]ShortageState{}, yielding: map[string]time.Time{}, Searches: attempt.Turns{}},
 		evicted:            map[string]time.Time{},
 		pods:               map[string]podRef{},
 		interrupted:        map[cluster.Workload]announcement{},
-		headroom:           headroom.NewRecord(),
+		Headroom:           headroom.NewRecord(),
 	}
 }
-
-// Headroom returns the record of requests for capacity.
-func (l *Ledger) Headroom() *headroom.Record { return l.headroom }
 
 // Done records that an action was carried out. A resize that fell back to an eviction has Do set to Evict.
 func (l *Ledger) Done(now time.Time, d Attempt) {
@@ -96,7 +93,7 @@ func (l *Ledger) Done(now time.Time, d Attempt) {
 		l.evicted[d.Pod.UID] = now
 		l.progress[d.Pod.Workload()] = now
 		l.noteMove(now, d)
-		l.headroom.Evicted(d.Pod.Workload())
+		l.Headroom.Evicted(d.Pod.Workload())
 	case decision.Surge:
 		l.expect(now, d)
 		l.noteMove(now, d)
@@ -115,7 +112,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.noteShown(ds)
 	l.forgetShortages(ds)
 	l.noteYielding(now, ds)
-	l.headroom.Learn(now, v.Requests, ds)
+	l.Headroom.Learn(now, v.Requests, ds)
 	l.specify(ds)
 	missing := map[cluster.Workload]bool{}
 	for _, c := range l.replacementStates(now, v) {
@@ -130,7 +127,7 @@ func (l *Ledger) Learn(now time.Time, v View, ds []decision.Decision) {
 	l.noteReplacements(ds, missing)
 	l.forgetAssumptions(now)
 	maps.DeleteFunc(l.served, func(_ string, at time.Time) bool { return now.Sub(at) > attempt.HistoryTTL })
-	l.searched.Forget(now)
+	l.Searches.Forget(now)
 	maps.DeleteFunc(l.spends, func(_ string, s spend) bool { return !now.Before(s.until) })
 	l.forgetChanges(now)
 	l.canaries = l.ObserveCanaries(now, v)

@@ -45,19 +45,14 @@ func (l *resizeRecords) undoneBefore(p *cluster.Pod) int {
 	return n
 }
 
-// IsAwaited reports whether the watch may not show yet that the pod was resized: it has not shown the requests of the resize, and WatchDelay has
-// not passed.
-func (l *resizeRecords) IsAwaited(now time.Time, p *cluster.Pod) bool {
-	r, ok := l.resizes[p.UID]
-	return ok && !r.shown && now.Before(r.at.Add(attempt.WatchDelay)) && !change.IsAsked(p, r.with)
-}
-
-// Awaited returns what such a resize has set; nil if there is none.
+// Awaited returns what a resize of the pod has set that the watch may not show yet: it has not shown the requests of the resize, and WatchDelay has
+// not passed. It returns nil if there is no such resize.
 func (l *resizeRecords) Awaited(now time.Time, p *cluster.Pod) []policy.Fitted {
-	if !l.IsAwaited(now, p) {
+	r, ok := l.resizes[p.UID]
+	if !ok || r.shown || !now.Before(r.at.Add(attempt.WatchDelay)) || change.IsAsked(p, r.with) {
 		return nil
 	}
-	return l.resizes[p.UID].with
+	return r.with
 }
 
 func (l *resizeRecords) noteShown(ds []decision.Decision) {

@@ -51,7 +51,7 @@ func (l *Ledger) restore(now time.Time, s *State) {
 	l.restoreChanges(now, s)
 	l.restoreCanary(now, s)
 	if s.Capacity != nil {
-		l.headroom.Restore(now, s.Workload, *s.Capacity)
+		l.Headroom.Restore(now, s.Workload, *s.Capacity)
 	}
 	for i := range s.Replacements {
 		l.restorePending(now, s.Workload, &s.Replacements[i])

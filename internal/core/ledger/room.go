@@ -18,7 +18,7 @@ import (
 type roomRecords struct {
 	lacking  map[string]ShortageState // pods whose node was too full for their resize, by UID, without UID and name
 	yielding map[string]time.Time     // since when pods have left free room to other pods, by UID; not stored
-	searched attempt.Turns            // of pods, by UID: searches for moves that make room for them
+	Searches attempt.Turns            // of pods, by UID: searches for moves that make room for them
 }
 
 // LackOfRoom returns what is recorded about a pod whose node was too full for its resize; the zero value if nothing is.
@@ -98,9 +98,6 @@ func (l *roomRecords) noteYielding(now time.Time, ds []decision.Decision) {
 // Searched records that moves were searched that make room for pods.
 func (l *roomRecords) Searched(now time.Time, pods []*cluster.Pod) {
 	for _, p := range pods {
-		l.searched.Took(now, p.Namespace, p.UID)
+		l.Searches.Took(now, p.Namespace, p.UID)
 	}
 }
-
-// SearchTurns returns when moves were last searched, by namespace and UID of the pod.
-func (l *roomRecords) SearchTurns() attempt.Turns { return l.searched }

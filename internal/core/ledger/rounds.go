@@ -50,14 +50,13 @@ func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, n
 	rounds[w] = r
 }
 
-// NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round.
-func (l *roundRecords) NextRound(p *cluster.Pod) (RoundsState, bool) {
-	r, ok := l.rounds[p.Workload()]
-	return r, ok && p.Created.After(r.Newest)
-}
-
-// NextRescue is NextRound for a rescue. OOM rescues count as rounds for it.
-func (l *roundRecords) NextRescue(p *cluster.Pod) (RoundsState, bool) {
-	r, ok := l.allRounds[p.Workload()]
+// NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round. For a rescue, OOM
+// rescues count as rounds.
+func (l *roundRecords) NextRound(p *cluster.Pod, rescue bool) (RoundsState, bool) {
+	rounds := l.rounds
+	if rescue {
+		rounds = l.allRounds
+	}
+	r, ok := rounds[p.Workload()]
 	return r, ok && p.Created.After(r.Newest)
 }

@@ -28,7 +28,7 @@ func TestLedger_rescueAndEvictionWithoutEffect_areNoRounds(t *testing.T) {
 	}
 	next := rescued
 	next.Created = noon.Add(90 * time.Minute)
-	if got, ok := l.NextRescue(&next); !ok || got.Count != 3 || !got.At.Equal(noon.Add(time.Hour)) {
+	if got, ok := l.NextRound(&next, true); !ok || got.Count != 3 || !got.At.Equal(noon.Add(time.Hour)) {
 		t.Errorf("the next rescue follows %+v (%t), want 3 rounds", got, ok)
 	}
 	l.evictions[db] = eviction{EvictionState: EvictionState{Ineffective: 1}}

@@ -70,33 +70,33 @@ func TestLedger_capacityRequest_endsWithItsPlaceholder(t *testing.T) {
 		view.Requests = held
 		l.Learn(noon.Add(after), view, wants(fits(2000), pods...))
 	}
-	l.Headroom().Asked(noon, pod)
+	l.Headroom.Asked(noon, pod)
 	learn(2*time.Minute, held, pod)
-	if c := restored(noon, l).Headroom().Of(db); c.UID != pod.UID || !c.Requested.Equal(noon) {
+	if c := restored(noon, l).Headroom.Of(db); c.UID != pod.UID || !c.Requested.Equal(noon) {
 		t.Errorf("asked: %+v", c)
 	}
 	learn(2*time.Minute, nil, pod)
-	if c := l.Headroom().Of(db); c.Failures != 1 || c.Text == "" || !c.Requested.IsZero() {
+	if c := l.Headroom.Of(db); c.Failures != 1 || c.Text == "" || !c.Requested.IsZero() {
 		t.Errorf("the placeholder is gone: %+v", c)
 	}
-	l.Headroom().Failed(noon.Add(time.Hour), pod, "no node")
-	l.Headroom().Asked(noon.Add(2*time.Hour), pod)
+	l.Headroom.Failed(noon.Add(time.Hour), pod, "no node")
+	l.Headroom.Asked(noon.Add(2*time.Hour), pod)
 	learn(2*time.Hour, held)
-	if c := l.Headroom().Of(db); c.Failures != 2 || c.UID != "" {
+	if c := l.Headroom.Of(db); c.Failures != 2 || c.UID != "" {
 		t.Errorf("the pod is gone: %+v, want only the failures", c)
 	}
 	learn(time.Hour+attempt.HistoryTTL+time.Second, held)
-	if c := l.Headroom().Of(db); c != (headroom.State{}) {
+	if c := l.Headroom.Of(db); c != (headroom.State{}) {
 		t.Errorf("a day later: %+v", c)
 	}
-	l.Headroom().Asked(noon, pod)
-	l.Headroom().Released(db)
+	l.Headroom.Asked(noon, pod)
+	l.Headroom.Released(db)
 	if len(l.Export(delays)) != 0 {
 		t.Errorf("released: %+v", l.Export(delays))
 	}
-	l.Headroom().Asked(noon, pod)
+	l.Headroom.Asked(noon, pod)
 	l.Done(noon, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict})
-	if c := l.Headroom().Of(db); c != (headroom.State{}) {
+	if c := l.Headroom.Of(db); c != (headroom.State{}) {
 		t.Errorf("evicted: %+v", c)
 	}
 }

@@ -96,8 +96,8 @@ var checks = []check{
 	{gate.Replacements, anyReplacement, (*candidate).replacementMissing},
 	{gate.EvictionEffect, anyReplacement, func(t *candidate) (decision.Reason, bool) { return t.backoff.Ineffective(t.d.Pod) }},
 	{gate.Probe, replaceUnscheduled, (*candidate).probing},
-	{gate.Frequency, evict | move, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod) }},
-	{gate.Frequency, rescueEvict, func(t *candidate) (decision.Reason, bool) { return t.rescue.TooOften(t.d.Pod) }},
+	{gate.Frequency, evict | move, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod, false) }},
+	{gate.Frequency, rescueEvict, func(t *candidate) (decision.Reason, bool) { return t.backoff.TooOften(t.d.Pod, true) }},
 	{gate.EvictionRefusal, anyEviction | replaceUnscheduled, func(t *candidate) (decision.Reason, bool) { return t.backoff.EvictionRefused(t.d.Pod, t.g) }},
 	{gate.Replicas, anyEviction | anySurge | anyResize | deletePod, func(t *candidate) (decision.Reason, bool) {
 		return decision.Reason{Code: decision.ReplicasUnknown}, t.g == nil || !t.g.Known

@@ -60,7 +60,7 @@ func (s *pass) checkHeadroom(ds []entry) {
 // inTurnForCapacity returns the decisions of pods that wait for capacity: those of the namespaces in turn, and in a namespace first those of
 // workloads for which it was never asked.
 func (s *pass) inTurnForCapacity(waiting []*entry) []*decision.Decision {
-	turns := s.w.Ledger.Headroom().Turns()
+	turns := s.w.Ledger.Headroom.Turns
 	lastOf := func(d entry) time.Time { return turns.LastOf(d.Pod.Namespace, d.Pod.Workload().String()) }
 	ordered := inTurn(waiting, turns.Last, func(a, b entry) int { return cmp.Or(lastOf(a).Compare(lastOf(b)), byPriority(a, b)) })
 	return cluster.Each(ordered, func(d **entry) *decision.Decision { return (*d).Decision })

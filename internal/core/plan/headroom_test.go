@@ -212,7 +212,7 @@ func TestLedger_hostileCapacityState_isBounded(t *testing.T) {
 	s.ledger.Restore(s.now, []ledger.State{{Workload: w, Capacity: &headroom.State{
 		UID: "x", Requested: s.now.Add(100 * 365 * 24 * time.Hour), Failures: 1 << 30, Failed: s.now.Add(100 * 365 * 24 * time.Hour), Text: strings.Repeat("x", 1<<20),
 	}}})
-	if a := s.ledger.Headroom().Of(w); a.Requested.After(s.now) || a.Failed.After(s.now) || a.Failures > 1000 || len(a.Text) > 303 {
+	if a := s.ledger.Headroom.Of(w); a.Requested.After(s.now) || a.Failed.After(s.now) || a.Failures > 1000 || len(a.Text) > 303 {
 		t.Errorf("restored %v, %v, %d, %d bytes", a.Requested, a.Failed, a.Failures, len(a.Text))
 	}
 	if got := s.run(t, "after 6h", "try", "after 1m", "try"); got != "reserve shop/placeholder-web-0: ok\n" {

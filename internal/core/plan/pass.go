@@ -52,13 +52,13 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 	if w.Ledger == nil {
 		w.Ledger = ledger.New()
 	}
-	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: quota.NewBook(w.Limits, w.Ledger), sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: &quota.Book{Limits: w.Limits, Ledger: w.Ledger}, sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
 	p.occupancy = &occupancy.Book{
 		Now: now, MakeRoom: b.MakeRoom, SchedulerPreempts: w.SchedulerPreempts, DeferredFor: b.DeferredFor, Threshold: b.Threshold, InPlace: b.InPlace,
 		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,
 	}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
-	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}, w.Ledger.Headroom(), w.Requests, w.Pods)
+	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}, w.Ledger.Headroom, w.Requests, w.Pods)
 	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
 	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}

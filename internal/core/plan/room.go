@@ -103,7 +103,7 @@ func (s *roomMaker) nodesInTurn(needs map[string][]*entry) map[string]bool {
 			}
 		}
 	}
-	turns := s.w.Ledger.SearchTurns()
+	turns := s.w.Ledger.Searches
 	lastOf := func(d entry) time.Time { return turns.LastOf(d.Pod.Namespace, d.Pod.UID) }
 	out := map[string]bool{}
 	for _, d := range inTurn(moving, turns.Last, func(a, b entry) int { return cmp.Or(lastOf(a).Compare(lastOf(b)), byPriority(a, b)) }) {

@@ -17,19 +17,15 @@ import (
 // A Book is what the quotas of the namespaces leave, and what the decisions of a pass reserve of them, so that no two use the same. It is not safe
 // for concurrent use.
 type Book struct {
-	limits   map[string]policy.Limits
-	ledger   *ledger.Ledger
+	Limits map[string]policy.Limits
+	Ledger *ledger.Ledger
+
 	reserved map[string][]cluster.PodResources // of each quota of a namespace
 	takes    map[string][]cluster.PodResources // what the action on a pod has reserved of each quota of its namespace, by UID
 }
 
-// NewBook returns a book without reservations.
-func NewBook(limits map[string]policy.Limits, l *ledger.Ledger) *Book {
-	return &Book{limits: limits, ledger: l, reserved: map[string][]cluster.PodResources{}, takes: map[string][]cluster.PodResources{}}
-}
-
 // IsKnown reports whether the quotas of a namespace are known.
-func (b *Book) IsKnown(namespace string) bool { return b.limits[namespace].Quotas != nil }
+func (b *Book) IsKnown(namespace string) bool { return b.Limits[namespace].Quotas != nil }
 
 // Replacement returns why the replacement of an evicted pod would not get the new requests: the admission controller does not change a pod that
 // would exceed a quota. It refuses nothing if the quotas are not known.
@@ -49,7 +45,7 @@ func (b *Book) Replacement(d *decision.Decision) (decision.Reason, bool) {
 	// The pod has the requests of its template if the admission controller has not changed it and the mode does not resize. After a resize, its
 	// requests do not show how large it was created.
 	asTemplate := !d.Pod.Sized && !d.Autoscaler.Mode.Resizes()
-	wasResized := d.Pod.IsResizing() || !b.ledger.LastResize(d.Pod).IsZero()
+	wasResized := d.Pod.IsResizing() || !b.Ledger.LastResize(d.Pod).IsZero()
 	if !r.Refused() || (asTemplate || !v.grows() && !wasResized) && v.fitsAfterwards() {
 		return decision.Reason{}, false
 	}
@@ -118,8 +114,8 @@ func (b *Book) Reserve(d *decision.Decision, do decision.Act) {
 			out[i] = takes
 		}
 	}
-	b.reserved[d.Pod.Namespace] = v.reserved
-	b.takes[d.Pod.UID] = out
+	cluster.Put(&b.reserved, d.Pod.Namespace, v.reserved)
+	cluster.Put(&b.takes, d.Pod.UID, out)
 }
 
 // Release returns what an action had reserved that is not done.
@@ -137,7 +133,7 @@ func (b *Book) Reserved(namespace string) []cluster.PodResources { return b.rese
 // Growth returns what a quota counts for a pod with new requests in addition to its current ones.
 func (b *Book) Growth(p *cluster.Pod, with []policy.Fitted) cluster.PodResources {
 	standing := StandingOf(p)
-	fitted := admissible.DemandOf(b.limits[p.Namespace], p, standing, with)
+	fitted := admissible.DemandOf(b.Limits[p.Namespace], p, standing, with)
 	own := admissible.DemandOf(policy.Limits{}, p, standing, nil)
 	return fitted.Growth(&own)
 }

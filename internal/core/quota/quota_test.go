@@ -50,7 +50,7 @@ func changeOf(p *cluster.Pod, with []policy.Fitted, inPlace bool) *decision.Deci
 // bookOf returns a book with one quota that leaves CPU, and pods if that is not negative.
 func bookOf(cpu, pods int64) *Book {
 	q := cluster.Quota{Name: "compute", Left: cluster.PodResources{Requests: cluster.Resources{}.Set(cluster.CPU, cpu)}, BoundsPods: pods >= 0, PodsLeft: pods}
-	return NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{List: []cluster.Quota{q}}}}, ledger.New())
+	return &Book{Limits: map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{List: []cluster.Quota{q}}}}, Ledger: ledger.New()}
 }
 
 func TestBook_replacement_fitsBesideThePodOrAfterIt(t *testing.T) {
@@ -102,7 +102,7 @@ func TestBook_podMakesRoomForOthers_onlyIfTheQuotaRefusesThemNow(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if NewBook(nil, ledger.New()).MakesRoom(changeOf(podOf(0, 3000), fits(1000), false), 1) {
+	if (&Book{Ledger: ledger.New()}).MakesRoom(changeOf(podOf(0, 3000), fits(1000), false), 1) {
 		t.Error("the quotas are unknown, and a pod makes room in them")
 	}
 }
@@ -127,13 +127,13 @@ func TestBook_resize_onlyTheIncreaseCounts(t *testing.T) {
 
 func TestBook_tooManyOrUnknownQuotas(t *testing.T) {
 	c := changeOf(podOf(0, 1000), fits(2000), false)
-	many := NewBook(map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{TooMany: true}}}, ledger.New())
+	many := &Book{Limits: map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{TooMany: true}}}, Ledger: ledger.New()}
 	for what, check := range map[string]func(*decision.Decision) (decision.Reason, bool){"replacement": many.Replacement, "resize": many.Resize} {
 		if r, over := check(c); !over || r.Text == "" {
 			t.Errorf("too many quotas: the %s is admitted", what)
 		}
 	}
-	unknown := NewBook(nil, ledger.New())
+	unknown := &Book{Ledger: ledger.New()}
 	unknown.Reserve(c, decision.Evict)
 	unknown.Release(c.Pod)
 	_, replacement := unknown.Replacement(c)
@@ -182,7 +182,7 @@ func TestStandingOf_controllers(t *testing.T) {
 func refusedOne(total int64, pods ...*cluster.Pod) *Siblings {
 	s := &Siblings{
 		Now: noon.Add(30 * time.Second), Pods: pods, Scales: map[cluster.Workload]cluster.Scale{web: {Known: true, Replicas: int32(len(pods))}},
-		Ledger: ledger.New(), Delays: &delays, Book: NewBook(nil, ledger.New()),
+		Ledger: ledger.New(), Delays: &delays, Book: &Book{Ledger: ledger.New()},
 	}
 	s.Ledger.Refused(noon, ledger.Attempt{
 		Pod: pods[0], Do: decision.Resize, With: fits(2000), Total: cluster.PodResources{Requests: cluster.Amounts(total, int64(len(pods))*gib)},

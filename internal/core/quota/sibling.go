@@ -153,7 +153,7 @@ func (s *Siblings) requestedAtMost(beside *cluster.Pod) (total cluster.PodResour
 		if isFinished(p) {
 			continue
 		}
-		if s.Ledger.IsAwaited(s.Now, p) {
+		if s.Ledger.Awaited(s.Now, p) != nil {
 			return total, false
 		}
 		existing[p.Controller] += s.existing(p)

@@ -22,7 +22,7 @@ type view struct {
 
 // view returns the view of a decision; false if the quotas of the namespace are unknown.
 func (b *Book) view(d *decision.Decision) (view, bool) {
-	around := b.limits[d.Pod.Namespace]
+	around := b.Limits[d.Pod.Namespace]
 	if around.Quotas == nil {
 		return view{}, false
 	}
@@ -42,7 +42,7 @@ func (b *Book) view(d *decision.Decision) (view, bool) {
 // whileResized returns the demand that quotas count until a resize has completed: for each container the higher of the current and
 // the new amounts.
 func (b *Book) whileResized(d *decision.Decision) admissible.Demand {
-	return admissible.DemandOf(b.limits[d.Pod.Namespace], d.Pod, StandingOf(d.Pod), notBelow(d.Pod, d.With))
+	return admissible.DemandOf(b.Limits[d.Pod.Namespace], d.Pod, StandingOf(d.Pod), notBelow(d.Pod, d.With))
 }
 
 // text returns a refusal as text, with a note if the quota has room for the pod, but not for it and the pods that were decided on

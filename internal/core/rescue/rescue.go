@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/admissible"
-	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -136,23 +135,6 @@ func (b *Book) Select(d *decision.Decision) {
 	if i >= 0 && b.Nodes[i].LowMemory {
 		d.Wanted.Text = d.Pod.Node
 	}
-}
-
-// shortest and longest bound the back-off between the rescue of a pod and that of its replacement. It is the back-off of the kubelet for
-// containers that crash: the first restart follows at once.
-const (
-	shortest = 10 * time.Second
-	longest  = 5 * time.Minute
-)
-
-// TooOften returns why the rescue of a replacement waits: the back-off after the last eviction of the workload.
-func (b *Book) TooOften(p *cluster.Pod) (decision.Reason, bool) {
-	r, next := b.Counter.Ledger.NextRescue(p)
-	if !next || r.Count < 2 {
-		return decision.Reason{}, false
-	}
-	until := r.At.Add(attempt.Doubled(shortest, longest, r.Count-1))
-	return decision.Reason{Code: decision.ChangesTooOften, Until: until, Have: r.Count}, b.Counter.Now.Before(until)
 }
 
 // stuck are the reasons for which a pod that is down does not wait for its resize.

@@ -79,25 +79,6 @@ func TestBook_podWithResize_waitsOnlyForTheKubelet(t *testing.T) {
 	}
 }
 
-func TestBook_tooOften_backsOffAfterTwoRescues(t *testing.T) {
-	b := bookOf(nil)
-	podOf := func(round int) *cluster.Pod {
-		p := killedPod(web, round)
-		p.Created = p.Created.Add(time.Duration(round) * time.Minute)
-		return p
-	}
-	for round := range 2 {
-		p := podOf(round)
-		if _, waits := b.TooOften(p); waits {
-			t.Errorf("waits after %d rescues", round)
-		}
-		b.Counter.Ledger.Done(noon, ledger.Attempt{Pod: p, Do: decision.Evict, Newest: p.Created, Rescue: true})
-	}
-	if r, waits := b.TooOften(podOf(2)); !waits || !r.Until.Equal(noon.Add(10*time.Second)) {
-		t.Errorf("waits: %t, %+v", waits, r)
-	}
-}
-
 func TestGate_killsAndRefusals_blockADeletion(t *testing.T) {
 	g := &Gate{Book: bookOf(nil)}
 	p := killedPod(web, 0)
