@@ -8,6 +8,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 // An ActingWorkload is a workload on whose pods the updater acts.
@@ -48,4 +49,24 @@ func (l *Ledger) Interrupted(now time.Time, w cluster.Workload) (time.Time, bool
 	last, ok := l.interrupted[w]
 	until := last.since.Add(attempt.WatchDelay)
 	return until, ok && now.Before(until)
+}
+
+// Unannounced has the reasons why actions cannot be announced now, by scope (AnnouncementScopes): earlier announcements could not be stored. All
+// reasons have the code NotAnnounced.
+type Unannounced map[cluster.Workload]decision.Reason
+
+// AnnouncementScopes returns the keys under which a workload is in Unannounced: its own one if its object cannot be stored, one with nothing
+// but the namespace if many writes in it failed, and the zero value if writes in many namespaces had no answer.
+func AnnouncementScopes(w cluster.Workload) [3]cluster.Workload {
+	return [...]cluster.Workload{w, {Namespace: w.Namespace}, {}}
+}
+
+// Of returns why an action on a workload cannot be announced now, and false if it may be.
+func (u Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
+	for _, scope := range AnnouncementScopes(w) {
+		if r, ok := u[scope]; ok {
+			return r, true
+		}
+	}
+	return decision.Reason{}, false
 }

@@ -5,31 +5,10 @@ package plan
 
 import (
 	"podfit.dev/podfit/internal/core/change"
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/headroom"
 )
-
-// Unannounced has the reasons why actions cannot be announced now, by scope (AnnouncementScopes): earlier announcements could not be stored. All
-// reasons have the code NotAnnounced.
-type Unannounced map[cluster.Workload]decision.Reason
-
-// AnnouncementScopes returns the keys under which a workload is in Unannounced: its own one if its object cannot be stored, one with nothing
-// but the namespace if many writes in it failed, and the zero value if writes in many namespaces had no answer.
-func AnnouncementScopes(w cluster.Workload) [3]cluster.Workload {
-	return [...]cluster.Workload{w, {Namespace: w.Namespace}, {}}
-}
-
-// Of returns why an action on a workload cannot be announced now, and false if it may be.
-func (u Unannounced) Of(w cluster.Workload) (decision.Reason, bool) {
-	for _, scope := range AnnouncementScopes(w) {
-		if r, ok := u[scope]; ok {
-			return r, true
-		}
-	}
-	return decision.Reason{}, false
-}
 
 // mustAnnounce reports whether an action is carried out only if it was announced: the next updater, which does not know of it, could repeat
 // it or exceed a limit. These actions need no announcement:

@@ -9,6 +9,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/radius"
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/core/surge"
@@ -18,15 +19,15 @@ func TestUnannounced_workloadNamespaceAndCluster_areHeld(t *testing.T) {
 	web := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	r := decision.Reason{Code: decision.NotAnnounced, Text: "x"}
 	for name, c := range map[string]struct {
-		u    Unannounced
+		u    ledger.Unannounced
 		want bool
 	}{
-		"none":            {Unannounced{}, false},
-		"workload":        {Unannounced{web: r}, true},
-		"other workload":  {Unannounced{{Namespace: "shop", Name: "db"}: r}, false},
-		"namespace":       {Unannounced{{Namespace: "shop"}: r}, true},
-		"other namespace": {Unannounced{{Namespace: "bank"}: r}, false},
-		"cluster":         {Unannounced{{}: r}, true},
+		"none":            {ledger.Unannounced{}, false},
+		"workload":        {ledger.Unannounced{web: r}, true},
+		"other workload":  {ledger.Unannounced{{Namespace: "shop", Name: "db"}: r}, false},
+		"namespace":       {ledger.Unannounced{{Namespace: "shop"}: r}, true},
+		"other namespace": {ledger.Unannounced{{Namespace: "bank"}: r}, false},
+		"cluster":         {ledger.Unannounced{{}: r}, true},
 	} {
 		if got, held := c.u.Of(web); held != c.want || held && got != r {
 			t.Errorf("%s: held %t with %v, want %t", name, held, got, c.want)
@@ -37,7 +38,7 @@ func TestUnannounced_workloadNamespaceAndCluster_areHeld(t *testing.T) {
 // heldPlan returns the decisions on a Deployment whose actions cannot be announced.
 func heldPlan(mode cluster.Mode, change func(*World, *Budget)) []decision.Decision {
 	w, b := announceWorld(mode)
-	w.Unannounced = Unannounced{{Namespace: "shop"}: {Code: decision.NotAnnounced, Text: "x"}}
+	w.Unannounced = ledger.Unannounced{{Namespace: "shop"}: {Code: decision.NotAnnounced, Text: "x"}}
 	change(&w, &b)
 	return Plan(noon, w, b)
 }

@@ -96,7 +96,7 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 
 // mayFallBack reports whether the pod may be evicted if its resize is refused.
 func (t *decider) mayFallBack() bool {
-	return t.evictsInstead() && !t.isBlocked(t.d, t.evictionKind())
+	return t.evictsInstead() && !t.isBlocked(t.d, t.kindOf(evict))
 }
 
 // evictsInstead reports whether the update mode allows an eviction of the pod if its resize is refused.
@@ -120,6 +120,7 @@ func (t *decider) inPlace() {
 	with := t.d.With
 	last, tried := t.lastResize(t.d)
 	tried = tried && !t.b.UpstreamRules // upstream tries again in each pass
+	isRefused := tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays))
 	lacks, short := t.occupancy.ShortOf(t.d.Decision)
 	switch {
 	case p.Phase == cluster.Pending:
@@ -132,17 +133,15 @@ func (t *decider) inPlace() {
 		t.evictOr(decision.QoSChange, decision.Reason{Code: decision.QoSChange})
 	case tried && last.Kind == decision.DeniedByNode && !t.backoff.AsksEnoughLess(last, with):
 		t.evictOr(decision.ResizeImpossible, decision.Reason{Code: decision.NotSmallerThanRefused})
-	case tried && last.Kind != decision.DeniedByNode && last.IsLasting() && t.now.Before(last.Until(t.b.Delays)):
-		if t.triesAgain(last) {
-			t.retries = true
-			t.try(decision.Resize, t.resizeKind(), decision.Fits)
-			return
-		}
+	case isRefused && t.triesAgain(last):
+		t.retries = true
+		t.try(decision.Resize, t.kindOf(resize), decision.Fits)
+	case isRefused:
 		t.evictInstead(last)
 	case short:
 		t.whileShortOfRoom(lacks)
 	default:
-		t.try(decision.Resize, t.resizeKind(), decision.Fits)
+		t.try(decision.Resize, t.kindOf(resize), decision.Fits)
 	}
 }
 
@@ -167,7 +166,7 @@ func (t *decider) evict(because decision.ReasonCode) {
 		t.try(decision.Surge, surgePod, because)
 		return
 	}
-	t.try(decision.Evict, t.evictionKind(), because)
+	t.try(decision.Evict, t.kindOf(evict), because)
 	if t.d.Do == decision.Leave && t.d.Reason.Code == decision.DisruptionBudget {
 		t.delete()
 	}
@@ -254,7 +253,7 @@ func (t *decider) whileResizing() {
 	}
 	switch {
 	case again, failed && t.quotaRefusedBefore():
-		t.try(decision.Resize, t.resizeKind(), decision.Fits)
+		t.try(decision.Resize, t.kindOf(resize), decision.Fits)
 	case failed:
 		t.evictOr(r.Code, r)
 	default:

@@ -157,8 +157,12 @@ func (t *candidate) underSurge() (decision.Reason, bool) {
 // records the other checks, too.
 func (t *decider) firstBlocked(against kind) (first decision.Reason, blocked bool) {
 	explained := t.w.Explained[t.d.Pod.UID]
-	if explained {
-		t.forgetGates(against)
+	if explained { // the gates of earlier kinds are forgotten, but those of the start are kept while another kind is checked
+		kept := 0
+		if against != atStart {
+			kept = len(slices.Collect(checksOf(atStart)))
+		}
+		t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
 	}
 	for c := range checksOf(against) {
 		r, blocks := t.run(c)
@@ -173,15 +177,6 @@ func (t *decider) firstBlocked(against kind) (first decision.Reason, blocked boo
 		}
 	}
 	return first, blocked
-}
-
-// forgetGates forgets the gates of earlier kinds. Those of the start are kept while another kind is checked.
-func (t *decider) forgetGates(against kind) {
-	kept := 0
-	if against != atStart {
-		kept = len(slices.Collect(checksOf(atStart)))
-	}
-	t.d.gates = t.d.gates[:min(kept, len(t.d.gates))]
 }
 
 // Gates returns all gates of a pod of World.Explained in the order of their evaluation. If the pod is left, the reason of the first gate
@@ -207,6 +202,6 @@ func (p *Pass) EvictionGates(uid string) []gate.Gate {
 	}
 	d.gates = nil
 	t := p.decider(&d)
-	t.firstBlocked(t.evictionKind())
+	t.firstBlocked(t.kindOf(evict))
 	return d.gates
 }

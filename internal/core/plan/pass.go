@@ -125,9 +125,6 @@ func (p *Pass) Done(d decision.Decision) {
 	p.noteMove(own, true)
 	p.canaryChanged(own, true)
 	p.countChange(d)
-	if own.taken {
-		own.group().Changed++
-	}
 	p.spend(own)
 }
 
@@ -164,7 +161,9 @@ func (p *Pass) Refused(d decision.Decision, r decision.Refusal) []decision.Decis
 	}
 	why := last.Reason(p.b.Delays, d.Do)
 	if r.Kind == decision.DeniedByBudget && d.Do == decision.Evict && d.Rescue {
-		if p.deleteInstead(own, last) {
+		own.leave(why)
+		p.decider(own).delete()
+		if own.Do == decision.Delete {
 			return []decision.Decision{*own.Decision}
 		}
 		why = own.Reason
@@ -198,6 +197,10 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	g := own.group()
 	own.unanswered = refused == decision.OutcomeIsUnknown
 	trial := last.Kind.LeavesReplacementOpen() && !p.b.UpstreamRules
+	because := decision.ResizeRefused
+	if last.Kind == decision.DeniedByNode {
+		because = decision.ResizeImpossible
+	}
 	wait := func(why decision.Reason) []decision.Decision {
 		p.endCanary(own)
 		own.leave(why)
@@ -211,7 +214,13 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	}
 	switch {
 	case p.decider(own).surges(false):
-		return p.surgeInstead(own, last, refused)
+		next := p.settle(own, refused)
+		own.leave(last.Reason(p.b.Delays, decision.Resize))
+		p.decider(own).try(decision.Surge, surgePod, because)
+		if own.Do == decision.Leave {
+			return next
+		}
+		return append([]decision.Decision{*own.Decision}, next...)
 	case trial && p.counter.IsAwaited(own.Pod.Controller, g):
 		return wait(decision.Reason{Code: decision.AwaitingReplacement, Text: last.Text})
 	}
@@ -223,10 +232,7 @@ func (p *Pass) replaceInstead(own *entry, last ledger.FailedAttempt, refused dec
 	own.Do = decision.Evict
 	own.Reason = own.Wanted
 	own.Fallback = false
-	own.Reason.Fallback = decision.ResizeRefused
-	if last.Kind == decision.DeniedByNode {
-		own.Reason.Fallback = decision.ResizeImpossible
-	}
+	own.Reason.Fallback = because
 	own.scope.backoff.Begin(own.Pod)
 	return []decision.Decision{*own.Decision}
 }
@@ -238,27 +244,12 @@ func (p *Pass) explainHeldEviction(d *entry) {
 	if !t.evictsInstead() {
 		return
 	}
-	if r, blocked := t.blocked(t.evictionKind()); blocked {
+	if r, blocked := t.blocked(t.kindOf(evict)); blocked {
 		d.Reason, d.Refused = r, d.Reason
 		if awaitsOthers[r.Code] && p.queues != nil {
 			p.queue(d)
 		}
 	}
-}
-
-// surgeInstead decides on the surge of a pod whose resize was refused. It returns the decisions that take the place of the resize.
-func (p *Pass) surgeInstead(d *entry, last ledger.FailedAttempt, refused decision.RefusalKind) []decision.Decision {
-	next := p.settle(d, refused)
-	d.leave(last.Reason(p.b.Delays, decision.Resize))
-	because := decision.ResizeRefused
-	if last.Kind == decision.DeniedByNode {
-		because = decision.ResizeImpossible
-	}
-	p.decider(d).try(decision.Surge, surgePod, because)
-	if d.Do == decision.Leave {
-		return next
-	}
-	return append([]decision.Decision{*d.Decision}, next...)
 }
 
 // Gone reports that a pod was deleted or replaced before the decision was carried out. Its budget stays spent, because the pod is
@@ -303,9 +294,6 @@ func (p *Pass) entryOfUID(uid string) *entry {
 func (p *Pass) settle(d *entry, k decision.RefusalKind) []decision.Decision {
 	if !k.KeepsBudget() {
 		return p.giveBack(d)
-	}
-	if d.taken {
-		d.group().Changed++
 	}
 	p.spend(d)
 	return nil
@@ -376,8 +364,11 @@ func (p *Pass) queue(d *entry) {
 	p.queues[key] = append(p.queues[key], d)
 }
 
-// spend records that the budget of a decision stays spent after this pass.
+// spend counts a change, and records that its budget stays spent after this pass.
 func (p *Pass) spend(d *entry) {
+	if d.taken {
+		d.group().Changed++
+	}
 	if p.b.Window == 0 || d.health.IsDown() || !d.taken && !p.counter.HasSpent(d.Pod, d.health) {
 		return
 	}

@@ -6,22 +6,17 @@ package plan
 import (
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rescue"
 )
 
-func (t *decider) evictionKind() kind {
-	if t.d.Rescue {
-		return rescueEvict
-	}
-	return evict
-}
+// kindsOfRescue are the kinds of changes of OOM-killed pods.
+var kindsOfRescue = map[kind]kind{evict: rescueEvict, resize: rescueResize}
 
-func (t *decider) resizeKind() kind {
+func (t *decider) kindOf(usual kind) kind {
 	if t.d.Rescue {
-		return rescueResize
+		return kindsOfRescue[usual]
 	}
-	return resize
+	return usual
 }
 
 func (t *candidate) isDown() bool { return t.health().IsDown() }
@@ -56,14 +51,6 @@ func (t *decider) delete() {
 	t.quotas.Reserve(t.d.Decision, decision.Evict)
 	t.backoff.Begin(t.d.Pod)
 	t.rescue.Begin(t.d.Pod)
-}
-
-// deleteInstead decides on the deletion of a pod whose eviction a disruption budget has just refused. It reports whether the pod is
-// to be deleted.
-func (p *Pass) deleteInstead(d *entry, last ledger.FailedAttempt) bool {
-	d.leave(last.Reason(p.b.Delays, decision.Evict))
-	p.decider(d).delete()
-	return d.Do == decision.Delete
 }
 
 // endRescue lets the next pass delete a pod of the workload if the deletion of this one was not carried out.

@@ -224,7 +224,7 @@ func (t *decider) whileShortOfRoom(r decision.Reason) {
 	case t.d.Wanted.Code == decision.Incomplete, t.now.Sub(since) <= t.b.DeferredFor:
 		t.d.leave(r)
 	case !known && t.d.Autoscaler.Mode.Evicts() && (!t.w.Ledger.IsAskedInFull(t.d.Pod) || failed && last.IsOverQuota(t.now, t.d.With)):
-		t.try(decision.Resize, t.resizeKind(), decision.Fits)
+		t.try(decision.Resize, t.kindOf(resize), decision.Fits)
 	default:
 		t.evictOr(decision.ResizeWaiting, r)
 	}

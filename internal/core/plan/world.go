@@ -78,7 +78,7 @@ type World struct {
 	NotStored bool
 
 	// Unannounced are the workloads on which actions cannot be announced now.
-	Unannounced Unannounced
+	Unannounced ledger.Unannounced
 
 	// Explained are the UIDs of the pods of which all gates are recorded (Pass.Gates). They have no effect on decisions.
 	Explained map[string]bool

@@ -10,7 +10,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 )
 
 // An announcement is the write before the first action of a pass on a workload.
@@ -61,7 +61,7 @@ func (r *Recorder) Held(now time.Time, w cluster.Workload) (decision.Reason, boo
 }
 
 // Unannounced returns the workloads on which actions cannot be announced now.
-func (r *Recorder) Unannounced(now time.Time) plan.Unannounced {
+func (r *Recorder) Unannounced(now time.Time) ledger.Unannounced {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.isActive() {

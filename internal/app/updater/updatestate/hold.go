@@ -11,7 +11,7 @@ import (
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
-	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -19,7 +19,7 @@ import (
 // writes of many objects of a namespace fail in a row, those of the others would probably fail too, and each would take up to announceTimeout:
 // then the namespace has a pause, and likewise the cluster if that happens in many namespaces. The first announcement that succeeds ends the pauses.
 //
-// The keys are those of plan.AnnouncementScopes.
+// The keys are those of ledger.AnnouncementScopes.
 type holds map[cluster.Workload]hold
 
 // A hold counts the failed writes of an object, a namespace or the cluster since the last successful one, and has the pause after them.
@@ -52,7 +52,7 @@ var errHeld = errors.New("an announcement could not be stored a short time ago")
 
 // of returns why an action on a workload cannot be announced now, and false if that can be tried.
 func (h holds) of(now time.Time, w cluster.Workload) (decision.Reason, bool) {
-	for _, scope := range plan.AnnouncementScopes(w) {
+	for _, scope := range ledger.AnnouncementScopes(w) {
 		if x := h[scope]; x.isOn(now) {
 			return x.reason, true
 		}
@@ -61,8 +61,8 @@ func (h holds) of(now time.Time, w cluster.Workload) (decision.Reason, bool) {
 }
 
 // export returns all holds, for the plan.
-func (h holds) export(now time.Time) plan.Unannounced {
-	out := plan.Unannounced{}
+func (h holds) export(now time.Time) ledger.Unannounced {
+	out := ledger.Unannounced{}
 	for scope, x := range h {
 		if x.isOn(now) {
 			out[scope] = x.reason
@@ -84,7 +84,7 @@ func (h holds) failed(now time.Time, w cluster.Workload, object string, err erro
 		text = "UpdateState " + w.Namespace + "/" + object + ": no answer within " + announceTimeout.String()
 		weight = slowWeight
 	}
-	scopes := plan.AnnouncementScopes(w)
+	scopes := ledger.AnnouncementScopes(w)
 	of, namespace, all := scopes[0], scopes[1], scopes[2]
 	h[of] = h[of].after(now, w, weight, objectLimit, text)
 	h[namespace] = h[namespace].after(now, w, weight, namespaceLimit, text)
@@ -112,7 +112,7 @@ func (x hold) after(now time.Time, member cluster.Workload, weight, limit int, t
 
 // stored records that an announcement was stored. Other writes of the same object end no pause: a policy may deny announcements only.
 func (h holds) stored(w cluster.Workload) {
-	for _, scope := range plan.AnnouncementScopes(w) {
+	for _, scope := range ledger.AnnouncementScopes(w) {
 		delete(h, scope)
 	}
 }
