@@ -261,15 +261,13 @@ func (c chartView) LimitOutside() string {
 	return wording.Number(*c.Data.Limit) + " " + c.Data.Unit
 }
 
-// minimumSpan is the shortest time that a chart shows, in seconds.
-const minimumSpan = 6 * 3600
-
 // image returns an empty chart with values from x0 to x1 and from 0 to top. It is as large as on a usual screen, where two are side by side.
 func (c *chartView) image(label string, x0, x1, top float64) *chart.Image {
 	return chart.New(580, 230, c.Class, c.Title+": "+label, chart.Frame{Left: 48, Top: 14, Width: 520, Height: 192, X0: x0, X1: x1, Y1: top})
 }
 
 func (c *chartView) drawPeaks() template.HTML {
+	const minimumSpan = 6 * 3600 // the shortest time that a chart shows, in seconds
 	d := &c.Data
 	first := d.Times[0]
 	last := max(d.Times[len(d.Times)-1], first+minimumSpan)

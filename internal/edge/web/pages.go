@@ -5,7 +5,6 @@ package web
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,15 +26,22 @@ const (
 
 // pageOf returns a page with what all pages show.
 func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page {
-	p := &page{Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: s.Problems, Unheard: s.NoActivity, Viewer: v.Name, Body: body}
+	p := &page{
+		Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: notesOf(s, v), Unheard: s.NoActivity, Viewer: v.Name,
+		Health: healthOf(s, v), Body: body,
+	}
 	if !s.Contact.IsZero() {
 		p.Age = s.Overview.At.Sub(s.Contact)
 	}
-	if v.All {
-		p.Notes = slices.Concat(s.Problems, s.Causes)
-	}
-	p.Health = healthOf(s, v)
 	return p
+}
+
+// notesOf returns the problems of the data. A viewer of some namespaces gets no causes that may name others.
+func notesOf(s *State, v *overview.Viewer) []string {
+	if v.All {
+		return slices.Concat(s.Problems, s.Causes)
+	}
+	return s.Problems
 }
 
 // healthOf returns the health of podfit. A viewer of some namespaces gets no names of leaders.
@@ -151,8 +157,7 @@ func (v overviewView) FreedTitle() string {
 	return text + already
 }
 
-func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.stateOf(w, r, "Overview", "overview")
+func (h *handler) overview(s *State, v *overview.Viewer, _ query) any {
 	o := s.Overview.Visible(v)
 	view := overviewView{
 		At: o.At, Workloads: len(o.Rows), Frozen: len(o.Frozen()), Pods: o.Pods, Nodes: o.NodeCount, From: s.ActivityFrom, Since: s.ActivitySince,
@@ -212,7 +217,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request, v *overview.V
 	}
 	view.Activity = entryViews(overview.Grouped(entries), 6)
 	view.Health = healthOf(s, v)
-	h.show(w, r, "overview", pageOf("Overview", "overview", s, v, view), view)
+	return view
 }
 
 type workloadsView struct {
@@ -226,11 +231,8 @@ type workloadsView struct {
 	Orders     []overview.Order `json:"-"`
 }
 
-// maxChoices bounds the namespaces in the filter of the page.
-const maxChoices = 200
-
-func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.stateOf(w, r, "Workloads", "workloads")
+func (h *handler) workloads(s *State, v *overview.Viewer, q query) any {
+	const maxChoices = 200 // bounds the namespaces in the filter of the page
 	o := s.Overview.Visible(v)
 	asked := overview.Query{
 		Text: q.text("q"), Namespace: q.text("namespace"), Risk: q.text("risk"), VPA: q.text("vpa"), Order: overview.Order(q.text("sort")), Page: q.page(), Size: pageSize,
@@ -242,7 +244,7 @@ func (h *handler) workloads(w http.ResponseWriter, r *http.Request, v *overview.
 		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: s.viewsOf(found.Rows), Query: asked,
 		Namespaces: all[:min(len(all), maxChoices)], Orders: overview.Orders[:],
 	}
-	h.show(w, r, "workloads", pageOf("Workloads", "workloads", s, v, view), view)
+	return view
 }
 
 // Number returns the number of a page relative to the current one, "" if there is none.
@@ -285,8 +287,7 @@ func resizeViewOf(x *overview.Resize) resizeView {
 	return resizeView{x.Pod.Namespace, x.Pod.Name, x.Node, x.State, x.Since, x.Message, workloadPath(w.Namespace, w.Kind, w.Name, w.Group)}
 }
 
-func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.stateOf(w, r, "Nodes", "nodes")
+func (h *handler) nodes(s *State, v *overview.Viewer, _ query) any {
 	o := s.Overview.Visible(v)
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools))}
 	for i := range o.Pools {
@@ -302,7 +303,7 @@ func (h *handler) nodes(w http.ResponseWriter, r *http.Request, v *overview.View
 		view.Plan = planViewOf(s)
 	}
 	view.Resizes = cluster.Each(o.Resizes[:min(len(o.Resizes), activityRows)], func(x **overview.Resize) resizeView { return resizeViewOf(*x) })
-	h.show(w, r, "nodes", pageOf("Nodes", "nodes", s, v, view), view)
+	return view
 }
 
 type activityView struct {
@@ -321,8 +322,7 @@ type reasonCount struct {
 	Entries int    `json:"entries"`
 }
 
-func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.Viewer, q query) {
-	s := h.stateOf(w, r, "Activity", "activity")
+func (h *handler) activity(s *State, v *overview.Viewer, q query) any {
 	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
 	var found []overview.Entry
 	reasons := []reasonCount{}
@@ -342,7 +342,7 @@ func (h *handler) activity(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Total = len(found)
 	view.Reasons = reasons
 	view.Entries = entryViews(overview.Grouped(found), activityRows)
-	h.show(w, r, "activity", pageOf("Activity", "activity", s, v, view), view)
+	return view
 }
 
 type profilesView struct {
@@ -364,8 +364,7 @@ func profileViewOf(p *recommend.Profile, users int) profileView {
 	return profileView{Name: p.Name, About: p.About, Budget: p.OOMBudget * 100, CPU: int(p.FloorMillicores), Memory: int(p.FloorMegabytes), Users: users}
 }
 
-func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.stateOf(w, r, "Profiles", "profiles")
+func (h *handler) profiles(s *State, v *overview.Viewer, _ query) any {
 	o := s.Overview.Visible(v)
 	users := make(map[string]int)
 	for _, row := range o.Rows {
@@ -381,7 +380,7 @@ func (h *handler) profiles(w http.ResponseWriter, r *http.Request, v *overview.V
 			return v
 		}),
 	}
-	h.show(w, r, "profiles", pageOf("Profiles", "profiles", s, v, view), view)
+	return view
 }
 
 type aboutView struct {
@@ -400,12 +399,10 @@ type aboutView struct {
 	Health []overview.Part `json:"health"`
 }
 
-func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.Viewer) {
-	s := h.stateOf(w, r, "About", "about")
-	p := pageOf("About", "about", s, v, nil)
+func (h *handler) about(s *State, v *overview.Viewer, _ query) any {
 	view := aboutView{
-		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: p.Notes, Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: p.Health,
+		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: notesOf(s, v), Usage: s.Overview.UsageSeen,
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),
 	}
 	if v.All {
 		view.Excluded = s.Excluded
@@ -413,6 +410,5 @@ func (h *handler) about(w http.ResponseWriter, r *http.Request, v *overview.View
 	if s.Surplus != nil && s.Surplus.Currency != "" {
 		view.Prices = s.Surplus.Currency + ", from " + s.Surplus.From
 	}
-	p.Body = view
-	h.show(w, r, "about", p, view)
+	return view
 }

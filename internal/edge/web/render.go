@@ -153,14 +153,14 @@ const htmlType = "text/html; charset=utf-8"
 
 const internalError = "podfit cannot show this page because of an internal error. Its log has the cause."
 
-// show sends a page as HTML, as JSON with the parameter format=json, or as a file with save=1.
-func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *page, data any) {
+// show sends a page as HTML, its body as JSON with the parameter format=json, or a file with save=1.
+func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *page) {
 	var body []byte
 	var err error
 	contentType := htmlType
 	if r.URL.Query().Get("format") == "json" {
 		contentType = "application/json; charset=utf-8"
-		body, err = json.MarshalIndent(data, "", " ")
+		body, err = json.MarshalIndent(p.Body, "", " ")
 		body = append(body, '\n')
 	} else {
 		p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version

@@ -189,35 +189,39 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request, v *overview.View
 		parts[i] = part
 	}
 	q := query{r.URL.Query()}
+	listed, known := pages[parts[0]]
 	switch {
 	case len(parts) == 2 && parts[0] == "assets":
 		h.asset(w, r, parts[1])
-	case len(parts) == 1 && parts[0] == "":
-		h.overview(w, r, v)
-	case len(parts) == 1 && parts[0] == "workloads":
-		h.workloads(w, r, v, q)
 	case len(parts) == 4 && parts[0] == "workloads":
 		h.workload(w, r, v, parts[1:], q)
-	case len(parts) == 1 && parts[0] == "nodes":
-		h.nodes(w, r, v)
-	case len(parts) == 1 && parts[0] == "activity":
-		h.activity(w, r, v, q)
-	case len(parts) == 1 && parts[0] == "profiles":
-		h.profiles(w, r, v)
-	case len(parts) == 1 && parts[0] == "about":
-		h.about(w, r, v)
+	case len(parts) == 1 && known:
+		var s *State
+		h.during(w, r, &page{Title: listed.title, Section: listed.name}, func() { s = h.Source.State(r.Context()) })
+		h.show(w, r, listed.name, pageOf(listed.title, listed.name, s, v, listed.view(h, s, v, q)))
 	default:
 		h.fail(w, r, http.StatusNotFound, "There is no such page.")
 	}
 }
 
+// pages are the pages of the navigation, by path. The name is that of the template and of the item of the navigation.
+var pages = map[string]struct {
+	title, name string
+	view        func(h *handler, s *State, v *overview.Viewer, q query) any
+}{
+	"":          {"Overview", "overview", (*handler).overview},
+	"workloads": {"Workloads", "workloads", (*handler).workloads},
+	"nodes":     {"Nodes", "nodes", (*handler).nodes},
+	"activity":  {"Activity", "activity", (*handler).activity},
+	"profiles":  {"Profiles", "profiles", (*handler).profiles},
+	"about":     {"About", "about", (*handler).about},
+}
+
 // query are the parameters of a URL.
 type query struct{ url.Values }
 
-// maxParameter bounds the length of a parameter.
-const maxParameter = 200
-
 func (q query) text(name string) string {
+	const maxParameter = 200 // bounds the length of a parameter
 	value := q.Get(name)
 	return strings.ToValidUTF8(value[:min(len(value), maxParameter)], "")
 }

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// headPatience is how long a page waits for its data before the browser gets the head of the page, with which it loads style and scripts.
-const headPatience = 20 * time.Millisecond
-
 // A stream is a response whose head may be sent before the rest of the page is known.
 type stream struct {
 	http.ResponseWriter
@@ -21,15 +18,11 @@ type stream struct {
 	rest io.WriteCloser // compresses what follows the head; nil without compression
 }
 
-// stateOf returns the state of the cluster. If it is not known soon, the head of the page is sent first.
-func (h *handler) stateOf(w http.ResponseWriter, r *http.Request, title, section string) (state *State) {
-	h.during(w, r, &page{Title: title, Section: section}, func() { state = h.Source.State(r.Context()) })
-	return state
-}
-
 // during calls read. If that takes long, the head of the page is sent meanwhile, and the result is true. JSON and files are sent only as a
 // whole.
 func (h *handler) during(w http.ResponseWriter, r *http.Request, p *page, read func()) (began bool) {
+	// How long a page waits for its data before the browser gets the head of the page, with which it loads style and scripts.
+	const headPatience = 20 * time.Millisecond
 	q := r.URL.Query()
 	out, ok := w.(*stream)
 	if !ok || r.Method != http.MethodGet || q.Get("format") == "json" || q.Get("save") != "" {

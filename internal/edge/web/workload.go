@@ -184,10 +184,8 @@ type command struct {
 	Line  string `json:"line"`
 }
 
-// historyTimeout bounds how long a page waits for the stored usage of a workload.
-const historyTimeout = 5 * time.Second
-
 func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.Viewer, parts []string, q query) {
+	const historyTimeout = 5 * time.Second // bounds how long a page waits for the stored usage of a workload
 	namespace := parts[0]
 	kind := parts[1]
 	name := parts[2]
@@ -240,7 +238,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Unrecorded = history.Unrecorded
 	p := pageOf(title, "workloads", s, v, view)
 	p.Charts = began || slices.ContainsFunc(view.Charts, func(c chartView) bool { return c.Kind == "peaks" })
-	h.show(w, r, "workload", p, view)
+	h.show(w, r, "workload", p)
 }
 
 // ownsPod reports whether a pod belongs to a workload according to its name. Events name only the pod.
