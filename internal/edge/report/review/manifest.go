@@ -38,40 +38,30 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 	without, young, invalid := 0, 0, 0
 	var injected, podLevel []string
 	for _, row := range c.ByName() {
-		if c.heldBack(row) {
+		version, patchable := versionOf(row.Workload)
+		which := ShortName(row.Workload) + ", container " + row.Container
+		switch {
+		case c.heldBack(row):
 			young++
-			continue
-		}
-		if row.Confidence == core.None {
+		case row.Confidence == core.None:
 			without++
-			continue
-		}
-		if !row.Changes(cluster.CPU) && !row.Changes(cluster.Memory) {
-			continue
-		}
-		if !validNames(row) {
+		case !row.Changes(cluster.CPU) && !row.Changes(cluster.Memory):
+		case !validNames(row):
 			invalid++
-			continue
-		}
-		if row.Injected { // a patch would add it to the template, without an image
-			injected = append(injected, ShortName(row.Workload)+", container "+row.Container+": the pod template does not have it; it is added to the pods, for example by a webhook")
-			continue
-		}
-		if !row.PodLevel.Empty() { // containers that request more than the pod are refused
-			podLevel = append(podLevel, ShortName(row.Workload)+", container "+row.Container+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
-			continue
-		}
-		version, ok := versionOf(row.Workload)
-		if !ok {
+		case row.Injected: // a patch would add it to the template, without an image
+			injected = append(injected, which+": the pod template does not have it; it is added to the pods, for example by a webhook")
+		case !row.PodLevel.Empty(): // containers that request more than the pod are refused
+			podLevel = append(podLevel, which+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
+		case !patchable:
 			unsupported[row.Workload] = true
-			continue
+		default:
+			if last == nil || last.workload != row.Workload {
+				out = append(out, manifest{workload: row.Workload, version: version, patch: core.Patch{}})
+				last = &out[len(out)-1]
+			}
+			last.patch.Add(row.Container, row.Sidecar, row.Declare().Since(row.Declared()))
+			last.rows = append(last.rows, row)
 		}
-		if last == nil || last.workload != row.Workload {
-			out = append(out, manifest{workload: row.Workload, version: version, patch: core.Patch{}})
-			last = &out[len(out)-1]
-		}
-		last.patch.Add(row.Container, row.Sidecar, row.Declare().Since(row.Declared()))
-		last.rows = append(last.rows, row)
 	}
 	leftOut = withCount(leftOut, without, "without a recommendation")
 	leftOut = withCount(leftOut, young, "with less than 6 hours of usage (--include-young)")
