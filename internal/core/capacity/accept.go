@@ -4,6 +4,7 @@
 package capacity
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -49,41 +50,27 @@ func newNodeIndex(w *World, names []string) *nodeIndex {
 			}
 		}
 	}
-	kinds, classes := map[string]int{}, map[string]int{}
-	var key strings.Builder
-	write := func(parts ...string) {
-		for _, part := range parts {
-			key.WriteString(part)
-			key.WriteByte(0)
-		}
+	type class struct {
+		kind   int
+		labels string
 	}
+	kinds, classes := map[string]int{}, map[class]int{}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		key.Reset()
-		write(names[i])
-		for _, taint := range n.Taints {
-			write(taint.Key, taint.Value, taint.Effect)
-		}
-		if n.Tainted {
-			write("", "tainted")
-		}
-		kind, known := kinds[key.String()]
+		key := fmt.Sprintf("%q %q %t", names[i], n.Taints, n.Tainted)
+		kind, known := kinds[key]
 		if !known {
 			kind = len(kinds)
-			kinds[key.String()] = kind
+			kinds[key] = kind
 		}
 		node := nodeKind{acceptor{names[i], n.Allocatable, n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0}, n, kind}
 		x.nodes = append(x.nodes, node)
-		write("")
-		for _, label := range n.Labels {
-			if x.owner[label] < 0 {
-				write(label)
-			}
-		}
-		if at, known := classes[key.String()]; known {
+		shared := slices.DeleteFunc(slices.Clone(n.Labels), func(label string) bool { return x.owner[label] >= 0 })
+		of := class{kind, strings.Join(shared, "\x00")}
+		if at, known := classes[of]; known {
 			x.classes[at].add(node.acceptor)
 		} else {
-			classes[key.String()] = len(x.classes)
+			classes[of] = len(x.classes)
 			x.classes = append(x.classes, node)
 		}
 	}

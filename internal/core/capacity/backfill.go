@@ -19,9 +19,6 @@ type NodeHour struct {
 	Capacity  cluster.Resources
 }
 
-// mostUnknown is the share of requests on nodes whose pool is not known above which a day is left out.
-const mostUnknown = 0.05
-
 // Collect returns the daily records of each pool. The pool of a node that exists no more is not known, unless there is only one pool. A day
 // on which much was requested on such nodes is left out, because the sums of all pools would be too low.
 func Collect(hours []NodeHour, nodes []cluster.Node, rules *Rules) map[string][]Record {
@@ -58,6 +55,7 @@ func Collect(hours []NodeHour, nodes []cluster.Node, rules *Rules) map[string][]
 
 // sumsOf returns the sums of one time by pool, and whether the pool of nearly all requests is known.
 func sumsOf(hours []NodeHour, poolOf map[string]string, pools map[string]bool) (sums map[string]Record, complete bool) {
+	const mostUnknown = 0.05 // the share of requests on nodes whose pool is not known above which a day is left out
 	sums = map[string]Record{}
 	var total, unknown cluster.Resources
 	for i := range hours {

@@ -37,7 +37,7 @@ func fitTo(points []Point) fit {
 		f.weekdays(recent)
 	}
 	f.line(recent)
-	f.noise = spread(cluster.Each(recent, func(p *Point) float64 { return p.Requested - f.at(p.Day) }), 0)
+	f.noise = spread(cluster.Each(recent, func(p *Point) float64 { return p.Requested - f.at(p.Day) }))
 	return f
 }
 

@@ -14,9 +14,6 @@ import (
 // Horizon is how far a forecast looks ahead at most, in days.
 const Horizon = 90
 
-// orderMargin is the time between the order-by date and the latest day for an order, in days: time to decide and to install.
-const orderMargin = 3
-
 // Input is what a forecast is computed from. All amounts have one unit: millicores or bytes.
 type Input struct {
 	Points     []Point   // one per day; the order does not matter
@@ -188,6 +185,7 @@ func firstAt(line []float64, limit float64, today Day) Day {
 
 // order sets the order-by date: the first day on which the pool may be full, minus the lead time, minus 3 days.
 func (o *Outlook) order(leadTime int, today Day) {
+	const orderMargin = 3 // the time between the order-by date and the latest day for an order, in days: time to decide and to install
 	for i := range o.Crossings {
 		c := &o.Crossings[i]
 		if c.Threshold < 1 {
@@ -247,13 +245,11 @@ func bandOf(points []Point, days int, f *fit) (band, bool) {
 	return out, reached > 0
 }
 
-// leastNoise is the least noise that is assumed, as a share of the level. A series that has grown evenly will not do so forever.
-const leastNoise = 0.005
-
 // uncertainty returns half of the range in which 80 % of the values are h days ahead, if the noise of n days is independent. Past errors of
 // long forecasts overlap, so they alone are too few.
 func (f *fit) uncertainty(h, n int) float64 {
-	const normal = 1.2816 // 90 % quantile of the normal distribution
+	const leastNoise = 0.005 // the least noise that is assumed, as a share of the level. A series that has grown evenly will not do so forever
+	const normal = 1.2816    // 90 % quantile of the normal distribution
 	days := float64(n)
 	ahead := float64(h) + days/2
 	noise := max(f.noise, leastNoise*f.level)

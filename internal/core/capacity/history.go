@@ -79,12 +79,10 @@ type Change struct {
 	Amount   cluster.Resources // of all of its pods
 }
 
-// storedUnit is the unit in which memory is stored, in bytes.
-const storedUnit = 1 << 20
-
 // compare returns what changed between two lists of loads, sorted by workload. A workload that changes its number of pods and their
 // requests has two changes. If before is partial, workloads that are only in after and not larger than the smallest of before are left out.
 func compare(before, after []Load, partial bool, day Day) []Change {
+	const storedUnit = 1 << 20 // the unit in which memory is stored, in bytes
 	var out []Change
 	add := func(w cluster.Workload, c Cause, r cluster.Resources) {
 		if abs(float64(r.Memory)) < storedUnit { // the loads of the day before may be rounded

@@ -322,9 +322,6 @@ func (m *measurer) finish() []Pool {
 	return out
 }
 
-// outdated is the age of samples that are not present any more.
-const outdated = 10 * time.Minute
-
 // The largest values of a container that are believed.
 const (
 	mostCores = 1e6
@@ -333,6 +330,7 @@ const (
 
 // UsageByPod returns the present usage of each pod.
 func UsageByPod(samples []usage.Sample, now time.Time) map[cluster.Key]cluster.Resources {
+	const outdated = 10 * time.Minute // the age of samples that are not present any more
 	out := make(map[cluster.Key]cluster.Resources)
 	for i := range samples {
 		s := &samples[i]

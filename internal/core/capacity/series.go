@@ -64,9 +64,9 @@ func median(values []float64) float64 {
 	return (values[n/2-1] + values[n/2]) / 2
 }
 
-// spread returns a robust estimate of the standard deviation around a centre: 1.4826 times the median of the absolute deviations.
-func spread(values []float64, centre float64) float64 {
-	return 1.4826 * median(cluster.Each(values, func(v *float64) float64 { return math.Abs(*v - centre) }))
+// spread returns a robust estimate of the standard deviation around 0: 1.4826 times the median of the absolute values.
+func spread(values []float64) float64 {
+	return 1.4826 * median(cluster.Each(values, func(v *float64) float64 { return math.Abs(*v) }))
 }
 
 // quantile returns a quantile of sorted values, at position p(n+1). This is at the extreme values if there are few.

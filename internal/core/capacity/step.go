@@ -62,7 +62,7 @@ func stepsOf(amounts map[Day]float64) []Step {
 // largestStep returns the index of the first point after the clearest step, and the amount of the step; index 0 if there is none.
 func largestStep(points []Point, usual float64) (at int, amount float64) {
 	flat := flattened(points)
-	noise := spread(differences(flat), 0) / math.Sqrt2
+	noise := spread(differences(flat)) / math.Sqrt2
 	best := 0.0
 	for i := 1; i < len(flat); i++ {
 		before := flat[max(0, i-stepWindow):i]
