@@ -232,20 +232,15 @@ type Advice struct {
 
 // Explain describes the subject.
 func Explain(in *Input) *Explanation {
-	out := &Explanation{At: in.Now, Subject: in.Name, Gaps: in.Gaps}
-	out.Facts = facts(in)
-	out.Situations = situations(in)
-	out.Now = now(in)
-	out.History = history(in)
-	out.Runs = storedRuns(in)
-	out.Changes = changes(in)
-	out.Next = next(in)
+	out := &Explanation{
+		At: in.Now, Subject: in.Name, Facts: facts(in), Situations: situations(in), Now: now(in), History: history(in), Runs: storedRuns(in),
+		Changes: changes(in), Next: next(in), Heaps: heaps(in), Gaps: in.Gaps,
+	}
 	if in.Switched != nil {
 		out.IfMode, out.IfOn = in.Switched.Mode, switched(in)
 	}
 	out.Remarks = append(slices.Clone(out.Remarks), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)
-	out.Heaps = heaps(in)
 	if in.Sizing != nil {
 		out.Why = slices.DeleteFunc(rationale.WhyOf(in.Sizing), func(w rationale.Why) bool { return !in.shows(w.Container) })
 		for i := range out.Why {

@@ -20,9 +20,6 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// recently is how long an OOM kill is reported.
-const recently = 24 * time.Hour
-
 // facts returns what the first line contains besides the subject.
 func facts(in *Input) []string {
 	var out []string
@@ -89,16 +86,11 @@ func now(in *Input) []string {
 	if by := in.frozenBy(); by != "" && in.Autoscaler != nil && in.Autoscaler.Mode.Updates() {
 		out = append(out, "Changes of running pods are frozen by the "+by+".")
 	}
-	out = append(out, kills(in)...)
-	out = append(out, unready(in)...)
-	out = append(out, resizes(in)...)
+	out = slices.Concat(out, kills(in), unready(in), resizes(in))
 	if why := in.unjudged(); why != "" {
 		out = append(out, "The recommendation is not judged yet: "+why+".")
 	}
-	out = append(out, progress(in)...)
-	out = append(out, sizes(in)...)
-	out = append(out, recorded(in)...)
-	out = append(out, events(in)...)
+	out = slices.Concat(out, progress(in), sizes(in), recorded(in), events(in))
 	out = append(out, conditions(in, out)...)
 	if in.Subject.Kind == OfNode {
 		out = append(out, occupancy(in))
@@ -145,6 +137,7 @@ func (in *Input) shows(container string) bool { return in.Container == "" || in.
 
 // kills describes the recent OOM kills of each container. A pod shows only its last one, so there may have been as many as restarts.
 func kills(in *Input) []string {
+	const recently = 24 * time.Hour // how long an OOM kill is reported
 	type of struct {
 		pods, times, restarts int
 

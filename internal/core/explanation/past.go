@@ -14,9 +14,6 @@ import (
 	"podfit.dev/podfit/internal/core/wording"
 )
 
-// shownEvents is the number of events in NOW.
-const shownEvents = 3
-
 // shownRecords is the number of records of a time in the past.
 const shownRecords = 50
 
@@ -85,6 +82,7 @@ var Reasons = []string{
 
 // events returns the last events of podfit. Those that differ only in the pod are one line.
 func events(in *Input) []string {
+	const shownEvents = 3 // the number of events in NOW
 	var own []Event
 	for _, e := range withoutTwins(in.Events) {
 		if slices.Contains(Reasons, e.Reason) && !e.At.IsZero() && !e.At.After(in.Now) {

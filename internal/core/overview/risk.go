@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -34,7 +35,7 @@ func (r *Row) judge(now time.Time) {
 	if worst == nil {
 		return
 	}
-	r.Why = "Container " + worst.Container + ": " + worst.Risks(now)
+	r.Why = "Container " + worst.Container + ": " + strings.Join(worst.Risks(now), "; ")
 	if r.cause == review.Killed && r.VPA != "" && r.Unjudged == "" && r.Sized < r.Pods {
 		r.Why += fmt.Sprintf("; %d of %d %s the new size", r.Sized, r.Pods, wording.Form(r.Pods, "pod has", "pods have"))
 	}

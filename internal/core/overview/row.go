@@ -15,9 +15,6 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 )
 
-// maxKills bounds the OOM kills that a row lists per container.
-const maxKills = 32
-
 // rowOf returns the row of a workload without pods.
 func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
 	row := &Row{Workload: key}
@@ -242,6 +239,7 @@ func (c *Container) finish(now time.Time) {
 
 // sawKill adds the OOM kill in the status of a pod.
 func (c *Container) sawKill(in *cluster.Container, since time.Time) {
+	const maxKills = 32 // bounds the OOM kills that a row lists per container
 	if len(c.Kills) < maxKills {
 		c.Kills = append(c.Kills, in.Exit.Finished)
 	}

@@ -92,15 +92,13 @@ func compare(a, b *Row, order Order) int {
 // Saving returns what could be given back as one number: the assumed price of a month, as podfit recommend ranks waste without prices.
 // Amounts too small to matter are 0.
 func (r *Row) Saving() float64 {
+	const leastSaving = 1.0 // the smallest saving of a row that is shown
 	saving := review.AssumedPrice().Of(r.Freed)
 	if saving < leastSaving {
 		return 0
 	}
 	return saving
 }
-
-// leastSaving is the smallest saving of a row that is shown.
-const leastSaving = 1.0
 
 // Namespaces returns the namespaces of all rows, sorted.
 func (o *Overview) Namespaces() []string {

@@ -144,15 +144,13 @@ func (r *Row) resource(res cluster.Resource) ResourceRecord {
 }
 
 // Risks describes the risks of the present requests.
-func (r *Row) Risks(now time.Time) string { return strings.Join(r.risks(now), "; ") }
-
-func (r *Row) risks(now time.Time) []string {
+func (r *Row) Risks(now time.Time) []string {
 	return cluster.Each(r.Findings, func(f *Finding) string { return f.Text(now) })
 }
 
 // Why returns the risks of the present requests, why there is no recommendation, and what an HPA needs. Names in it are not escaped.
 func (r *Row) Why(now time.Time) string {
-	parts := r.risks(now)
+	parts := r.Risks(now)
 	switch basis := r.Basis(); {
 	case r.Confidence == None:
 		parts = append(parts, r.Lack())

@@ -231,11 +231,9 @@ func (r *Report) price(row *Row) {
 	}
 }
 
-// muchWaste is the share of the recoverable money of the cluster from which the waste of a row is high.
-const muchWaste = 0.02
-
 // RankWaste sets the waste of all rows of a cluster by their weights. Without prices, the default ratio of prices ranks it.
 func RankWaste(rows []*Row) {
+	const muchWaste = 0.02 // the share of the recoverable money of the cluster from which the waste of a row is high
 	total := 0.0
 	for _, row := range rows {
 		total += max(row.Weight, 0)

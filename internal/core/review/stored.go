@@ -16,14 +16,12 @@ import (
 // its confidence is low.
 const unknownHours = 24
 
-// samplesPerHour is the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough.
-const samplesPerHour = 30
-
 // UnreadUsage is the Lack of evidence whose stored history cannot be read.
 const UnreadUsage = "its stored usage could not be read"
 
 // StoredEvidence returns what the stored history of a container shows. The VPA may be nil, and so may the history.
 func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.ContainerHistory, now time.Time) Evidence {
+	const samplesPerHour = 30 // the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough
 	var e Evidence
 	switch {
 	case a == nil:
