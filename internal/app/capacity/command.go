@@ -133,6 +133,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 
 // stored reads the CapacityPlan, and returns notes about it. Without one there is no history yet, which is no error.
 func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alpha1.CapacityPlan, notes []string, err error) {
+	const outdated = time.Hour // the age of a status that the recommender does not keep up to date any more
 	plan, err = capacityplan.New(clients).Read(ctx)
 	needed := !c.fromPrometheus()
 	absent := errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrUnsupported)
@@ -154,9 +155,6 @@ func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alp
 	}
 	return new(v1alpha1.CapacityPlan), notes, nil
 }
-
-// outdated is the age of a status that the recommender does not keep up to date any more.
-const outdated = time.Hour
 
 func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {
 	if len(c.Pools) == 0 {

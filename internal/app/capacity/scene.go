@@ -24,10 +24,8 @@ type scene struct {
 	missing []string // what could not be read
 }
 
-// readTimeout is the maximum time for reading the state of the cluster.
-const readTimeout = time.Minute
-
 func readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
+	const readTimeout = time.Minute // the maximum time for reading the state of the cluster
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	world := watcher.NewWorld(clients, watcher.Options{Pods: watcher.AllPods, Nodes: true, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)})

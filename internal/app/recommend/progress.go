@@ -4,8 +4,6 @@
 package recommend
 
 import (
-	"time"
-
 	"github.com/schollz/progressbar/v3"
 
 	"podfit.dev/podfit/internal/edge/report/terminal"
@@ -31,9 +29,6 @@ func (j *job) newProgress() *progress {
 		progressbar.OptionClearOnFinish(),
 	)}
 }
-
-// progressInterval is the time between two updates of the bar while queries are answered.
-const progressInterval = 200 * time.Millisecond
 
 // show updates the bar: the share of the work that is done, from 0 to 1, and details.
 func (p *progress) show(done float64, details string) {

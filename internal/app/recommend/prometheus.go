@@ -151,6 +151,7 @@ func missing(gaps []survey.Gap) []string {
 
 // showProgress shows the progress of reading until stop is called.
 func (j *job) showProgress(ctx context.Context, from history) (stop func()) {
+	const progressInterval = 200 * time.Millisecond // the time between two updates of the bar while queries are answered
 	bar := j.newProgress()
 	if bar == nil {
 		return func() {}

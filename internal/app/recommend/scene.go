@@ -54,9 +54,6 @@ type workload struct {
 	hpas       []*cluster.HorizontalAutoscaler
 }
 
-// readTimeout is the maximum time for reading the state of the cluster.
-const readTimeout = time.Minute
-
 // connect returns clients that send only requests that read.
 func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
 	clients, err := kube.NewClients(c.Kube)
@@ -113,6 +110,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 // load lists the state of the cluster once, without watches. It returns the optional resources that could not be listed, without those that
 // the cluster does not have, and an error if a required resource could not be listed.
 func load(ctx context.Context, world *watcher.World, namespace string) ([]watcher.Unread, error) {
+	const readTimeout = time.Minute // the maximum time for reading the state of the cluster
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var optional []watcher.Unread

@@ -42,9 +42,6 @@ func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clie
 	s.noteIdle(c, all)
 }
 
-// mostNames is the maximum number of names in a note.
-const mostNames = 5
-
 // noteIdle adds notes about workloads that the report omits because they have no live pods.
 func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	byCause := map[string][]string{}
@@ -80,6 +77,7 @@ func (s *scene) noteUnmeasured(subjects []review.Subject) []string {
 func (s *scene) isIdle(w *workload) bool { return len(w.live) == 0 && s.templates[w.key] != nil }
 
 func leftOut(cause string, names []string) string {
+	const mostNames = 5 // the maximum number of names in a note
 	subject := wording.Count(len(names), "workload") + wording.Form(len(names), " is", " are")
 	return fmt.Sprintf("%s not in this report (%s): %s.", subject, cause, wording.List(names, mostNames))
 }

@@ -253,9 +253,6 @@ func (s *source) State(ctx context.Context) *web.State {
 	return state
 }
 
-// allPatience is how long a page waits for all readings together.
-const allPatience = 4 * time.Second
-
 // prefetch starts the readings that compute waits for, so that they run at the same time.
 func (s *source) prefetch(ctx context.Context) {
 	ended, cancel := context.WithCancel(ctx)
@@ -293,6 +290,7 @@ func (s *source) addPlan(ctx context.Context, state *web.State, in *overview.Wor
 }
 
 func (s *source) compute(ctx context.Context) (*web.State, error) {
+	const allPatience = 4 * time.Second // how long a page waits for all readings together
 	ctx, cancel := context.WithTimeout(ctx, allPatience)
 	defer cancel()
 	s.prefetch(ctx)
@@ -402,11 +400,9 @@ func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surp
 	return overview.SurplusOf(&in, o), nil
 }
 
-// relisted is the time in which a collection is listed again that podfit may list but not watch.
-const relisted = time.Minute
-
 // health sets which watches have not delivered yet or are out of date.
 func (s *source) health(state *web.State, now time.Time) {
+	const relisted = time.Minute // the time in which a collection is listed again that podfit may list but not watch
 	var failed, silent []string
 	var since time.Time
 	for _, f := range s.world.Health() {

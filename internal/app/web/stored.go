@@ -102,6 +102,7 @@ func newest(a checkpoint.Stored) (at time.Time) {
 // evidence returns what the stored usage of each container with a VPA shows, as podfit recommend counts it. It reads one namespace after the
 // other, so its memory is that of the largest one. A namespace whose usage podfit may not read is not judged; the others are.
 func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage, error) {
+	const maxProblems = 3 // bounds the namespaces whose error is shown
 	var out storedUsage
 	catalog, err := s.archive.Catalog(ctx)
 	if err != nil {
@@ -158,14 +159,9 @@ func Judge(ctx context.Context, clients *kube.Clients, world *watcher.World) (*o
 	return overview.Of(&in), stored.problems
 }
 
-// maxProblems bounds the namespaces whose error is shown.
-const maxProblems = 3
-
-// maxProfiles bounds the profiles that a page compares.
-const maxProfiles = 16
-
 // compare returns what each profile would recommend for a workload, by its stored usage.
 func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint.Stored) ([]overview.ProfileSize, error) {
+	const maxProfiles = 16 // bounds the profiles that a page compares
 	snapshot := s.world.Snapshot()
 	at := slices.IndexFunc(snapshot.AutoscalersOf(row.Workload), func(a *cluster.Autoscaler) bool { return a.Name == row.VPA })
 	if at < 0 {

@@ -99,11 +99,9 @@ func percentOrNone(v *float64) string {
 	return percent(*v)
 }
 
-// mostCulprits is how many workloads are named for each recommender.
-const mostCulprits = 3
-
 // culprits names the workloads that made nodes short.
 func culprits(r *packing.Report) []string {
+	const mostCulprits = 3 // how many workloads are named for each recommender
 	var out []string
 	for i := range r.Results {
 		x := &r.Results[i]

@@ -33,9 +33,6 @@ type Options struct {
 	Nodes      *packing.Report // of the nodes that the requests need; may be nil
 }
 
-// titleWidth is the width at which column titles are wrapped. No word of them is longer.
-const titleWidth = 11
-
 // WriteTable writes the report for a terminal. No line is longer than the terminal is wide, as long as that has at least
 // 40 columns, unless all columns are asked for.
 func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
@@ -198,6 +195,7 @@ func (p *printer) table(names column, columns []column) {
 }
 
 func (p *printer) draw(names column, columns []column) string {
+	const titleWidth = 11 // the width at which column titles are wrapped. No word of them is longer
 	columns = append([]column{names}, columns...)
 	rows := make([][]string, len(names.cells)+1)
 	configs := make([]table.ColumnConfig, len(columns))

@@ -84,7 +84,7 @@ func reasons(c *replay.Comparison) []string {
 		}
 		sentence := c.Recommenders[i].Name + ": " + strings.Join(harm, " and ")
 		if saved := winner.Money - outcome.Money; c.Prices.Given() && saved >= 0.005 {
-			sentence += fmt.Sprintf(", for %s less per month", price(c.Prices, saved))
+			sentence += fmt.Sprintf(", for %s less per month", strings.TrimPrefix(c.Prices.Currency+" "+fixed(2)(saved), " "))
 		}
 		out = append(out, sentence+".")
 	}
@@ -93,11 +93,6 @@ func reasons(c *replay.Comparison) []string {
 
 // share formats a ratio as a percentage with three significant digits.
 func share(v float64) string { return strconv.FormatFloat(100*v, 'g', 3, 64) + " %" }
-
-// price formats an amount of money, with the currency if it is known.
-func price(p replay.Prices, amount float64) string {
-	return strings.TrimPrefix(p.Currency+" "+fixed(2)(amount), " ")
-}
 
 // limits returns the limits of the resources that were measured.
 func limits(c *replay.Comparison) []string {

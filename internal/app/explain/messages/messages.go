@@ -28,9 +28,6 @@ type Message struct {
 	others  []string // further examples
 }
 
-// similar is the least share of the words of two texts that both have, so that they are the same text with other names and values.
-const similar = 0.5
-
 var (
 	heading = regexp.MustCompile("^###+ ([A-Z][a-z]+):? (`.*)$")
 	logged  = regexp.MustCompile("^\\| (error|warning) \\| `([^`]+)`(?:<br>Remedy: (.*?))? \\|")
@@ -38,12 +35,11 @@ var (
 	code    = regexp.MustCompile("`([^`]+)`")
 )
 
-// leastPart is how many characters of a text find it.
-const leastPart = 10
-
 // Find returns the messages with a name, or else those whose text contains a part, or else those whose text is most similar; none if no
 // text is similar.
 func Find(what string) []Message {
+	const leastPart = 10 // how many characters of a text find it
+	const similar = 0.5  // the least share of the words of two texts that both have, so that they are the same text with other names and values
 	all := parse(page)
 	what = strings.ToLower(strings.TrimSpace(what))
 	for _, is := range []func(name string) bool{

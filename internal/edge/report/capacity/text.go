@@ -107,9 +107,6 @@ func title(res cluster.Resource) string {
 	return "MEMORY (GiB)"
 }
 
-// mostChanges is the number of changes that a report lists for a pool.
-const mostChanges = 5
-
 // details returns sentences about a pool that the tables do not contain.
 func details(p *core.PoolPlan) []string {
 	var out []string
@@ -176,6 +173,7 @@ func grew(r *core.ResourcePlan) string {
 
 // causes names the largest changes.
 func causes(p *core.PoolPlan) string {
+	const mostChanges = 5 // the number of changes that a report lists for a pool
 	var parts []string
 	for _, c := range core.LargestChanges(p.Changes, mostChanges) {
 		res := cluster.CPU

@@ -65,10 +65,6 @@ type jsonChange struct {
 	Cause     string    `json:"cause"`
 }
 
-func jsonChangeOf(c *explanation.Change) jsonChange {
-	return jsonChange{c.Container, c.Resource.String(), c.Time(), c.From, c.To, c.Cause.String()}
-}
-
 // A jsonHeap has amounts in bytes, which are absent if they are not known.
 type jsonHeap struct {
 	Container      string   `json:"container"`
@@ -156,7 +152,10 @@ func jsonOf(e *explanation.Explanation) *jsonExplanation {
 		Now: listed(e.Now), History: e.History, Runs: cluster.Each(e.Runs, func(r *explanation.Run) jsonRun {
 			return jsonRun{r.Container, time.Unix(r.Started, 0).UTC(), int64(r.Length().Seconds()), r.IsOver(e.At.Unix()), r.CPU, r.Memory}
 		}),
-		Changes: cluster.Each(e.Changes, jsonChangeOf), Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Heaps: cluster.Each(e.Heaps, jsonHeapOf),
+		Changes: cluster.Each(e.Changes, func(c *explanation.Change) jsonChange {
+			return jsonChange{c.Container, c.Resource.String(), c.Time(), c.From, c.To, c.Cause.String()}
+		}),
+		Next: cluster.Each(e.Next, jsonStepOf), You: listed(e.You), Heaps: cluster.Each(e.Heaps, jsonHeapOf),
 		Why: cluster.Each(e.Why, jsonWhyOf), WhatIf: cluster.Each(e.WhatIf, jsonWhatIfOf),
 		Assumed: e.Assumed, Missing: e.Unknown(),
 	}

@@ -231,6 +231,7 @@ func (p *Printer) fit(columns []page.Column, widths []int) (below bool) {
 func lines(t *page.Table, widths []int, below bool) []string {
 	all := make([][]string, len(t.Rows)+1)
 	var configs []table.ColumnConfig
+	cut := func(s string, width int) string { return text.Snip(s, width, "…") }
 	for i, c := range t.Columns {
 		if below && c.Below {
 			continue
@@ -248,8 +249,6 @@ func lines(t *page.Table, widths []int, below bool) []string {
 	}
 	return strings.Split(Render(configs, all), "\n")
 }
-
-func cut(s string, width int) string { return text.Snip(s, width, "…") }
 
 // Render returns a table without lines between its cells and without blanks at the end of its lines. The first row is the titles.
 func Render(columns []table.ColumnConfig, rows [][]string) string {
