@@ -19,7 +19,8 @@ import (
 // callbacks are the exported functions, methods and fields of the core and the edges that take a function, each with the reason. All
 // others get values, and return values or an iterator that the caller pulls from.
 var callbacks = map[string]string{
-	"core/cluster.Find": "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
+	"core/cluster.Find":      "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
+	"core/cluster.FindOrAdd": "as Find",
 
 	"core/cluster.Each":  "converts the elements of a list: the conversion has no side effects",
 	"core/cluster.SetOf": "makes the keys of a set: the conversion has no side effects",

@@ -28,9 +28,11 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
 	"podfit.dev/podfit/internal/core/rationale"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
@@ -297,10 +299,9 @@ func (c *Config) load(ctx context.Context, clients *kube.Clients, namespace stri
 			unread(&out, u.Resource, u.Err, lack(&u))
 		}
 	}
-	if i := slices.IndexFunc(out.Forbidden, func(u explanation.Unread) bool { return u.Part == "nodes" }); i > 0 {
-		nodes := out.Forbidden[i] // first, because the text names the first parts only
-		out.Forbidden = slices.Insert(slices.Delete(out.Forbidden, i, i+1), 0, nodes)
-	}
+	slices.SortStableFunc(out.Forbidden, func(a, b explanation.Unread) int { // first the nodes, because the text names the first parts only
+		return integer.FalseFirst(a.Part != "nodes", b.Part != "nodes")
+	})
 	return world, out, ctx.Err()
 }
 
@@ -449,11 +450,9 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	} else {
 		miss(&in.Gaps, "the current usage", err, "The current usage was not read (%s).")
 	}
-	for i := range reading.Samples {
-		if slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == reading.Samples[i].Pod }) {
-			in.Usage = append(in.Usage, reading.Samples[i])
-		}
-	}
+	in.Usage = slices.DeleteFunc(reading.Samples, func(s usage.Sample) bool {
+		return !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == s.Pod })
+	})
 }
 
 // miss adds a part that could not be read, if there is an error, with a sentence about it in which %s is the error.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -39,7 +40,7 @@ type Page struct {
 	excluded []string // names and patterns of namespaces whose pods are not named
 	log      *slog.Logger
 
-	turn chan struct{}         // has an element while the cluster is read
+	turn *semaphore.Weighted   // held while the cluster is read
 	kept *cache.LRUExpireCache // answer by question
 }
 
@@ -57,7 +58,7 @@ type answer struct {
 // NewPage returns a Page. jobs returns new settings for each explanation. If assumed is true, the flags of the jobs are read from their
 // Deployments, and explanations name those that were assumed. They name no pods of excluded namespaces.
 func NewPage(clients *kube.Clients, jobs func() Running, assumed bool, excluded []string, log *slog.Logger) *Page {
-	return &Page{clients: clients, jobs: jobs, assumed: assumed, excluded: excluded, log: log, turn: make(chan struct{}, 1), kept: cache.NewLRUExpireCache(maxKept)}
+	return &Page{clients: clients, jobs: jobs, assumed: assumed, excluded: excluded, log: log, turn: semaphore.NewWeighted(1), kept: cache.NewLRUExpireCache(maxKept)}
 }
 
 // errBusy is the error for viewers who waited for the explanation of another viewer.
@@ -72,12 +73,10 @@ func (p *Page) Explain(ctx context.Context, w cluster.Workload, whole bool) (web
 	}
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	select {
-	case p.turn <- struct{}{}:
-	case <-waiting.Done():
+	if err := p.turn.Acquire(waiting, 1); err != nil {
 		return web.Explanation{}, errBusy
 	}
-	defer func() { <-p.turn }()
+	defer p.turn.Release(1)
 	if a, ok := p.recall(q); ok { // made while this viewer waited
 		return a.explanation, a.err
 	}

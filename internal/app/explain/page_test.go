@@ -18,7 +18,7 @@ import (
 func TestPage_otherExplanationRuns_viewerWaitsForABoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPage(nil, nil, true, nil, slog.New(slog.DiscardHandler))
-		p.turn <- struct{}{} // another viewer's
+		p.turn.TryAcquire(1) // another viewer's
 		began := time.Now()
 		_, err := p.Explain(t.Context(), cluster.Workload{Name: "cart"}, true)
 		if took := time.Since(began); !errors.Is(err, errBusy) || took != patience {

@@ -53,13 +53,6 @@ var kinds = []kind{
 	{[]string{"node", "no", "nodes"}, explanation.OfNode, cluster.Workload{Kind: "Node"}, true},
 }
 
-// kindNames returns the first names of the kinds, sorted.
-func kindNames() []string {
-	names := cluster.Each(kinds, func(k *kind) string { return k.names[0] })
-	slices.Sort(names)
-	return names
-}
-
 // parseReference reads "KIND/NAME" or "KIND NAME".
 func parseReference(args []string) (reference, error) {
 	text := strings.Join(args, "/")
@@ -178,19 +171,14 @@ type finder interface {
 }
 
 func findPod(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
-	var names []string
-	for _, p := range s.Pods {
-		if p.Namespace != r.namespace {
-			continue
-		}
-		if p.Name == r.name {
-			name := r.namespace + "/Pod/" + r.name
-			out := explanation.Subject{Kind: explanation.OfPod, Name: name, Namespace: r.namespace, Workload: p.Top, Pods: []*cluster.Pod{p}}
-			return withAutoscalers(out, s), nil
-		}
-		names = append(names, p.Name)
+	in := slices.DeleteFunc(slices.Clone(s.Pods), func(p *cluster.Pod) bool { return p.Namespace != r.namespace })
+	at := slices.IndexFunc(in, func(p *cluster.Pod) bool { return p.Name == r.name })
+	if at < 0 {
+		return explanation.Subject{}, missing("pod", r, cluster.Each(in, func(p **cluster.Pod) string { return (*p).Name }))
 	}
-	return explanation.Subject{}, missing("pod", r, names)
+	return withAutoscalers(explanation.Subject{
+		Kind: explanation.OfPod, Name: r.namespace + "/Pod/" + r.name, Namespace: r.namespace, Workload: in[at].Top, Pods: in[at : at+1],
+	}, s), nil
 }
 
 func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
@@ -207,20 +195,15 @@ func findNode(r reference, s *cluster.Snapshot, w finder) (explanation.Subject, 
 }
 
 func findAutoscaler(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
-	var names []string
-	for _, a := range s.Autoscalers {
-		if a.Namespace != r.namespace {
-			continue
-		}
-		if a.Name == r.name {
-			return withAutoscalers(explanation.Subject{
-				Kind: explanation.OfAutoscaler, Name: r.namespace + "/VPA/" + r.name, Namespace: r.namespace, Workload: a.Target,
-				Pods: s.PodsOf(a.Target), Autoscaler: a,
-			}, s), nil
-		}
-		names = append(names, a.Name)
+	in := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return a.Namespace != r.namespace })
+	at := slices.IndexFunc(in, func(a *cluster.Autoscaler) bool { return a.Name == r.name })
+	if at < 0 {
+		return explanation.Subject{}, missing("VPA", r, cluster.Each(in, func(a **cluster.Autoscaler) string { return (*a).Name }))
 	}
-	return explanation.Subject{}, missing("VPA", r, names)
+	return withAutoscalers(explanation.Subject{
+		Kind: explanation.OfAutoscaler, Name: r.namespace + "/VPA/" + r.name, Namespace: r.namespace, Workload: in[at].Target,
+		Pods: s.PodsOf(in[at].Target), Autoscaler: in[at],
+	}, s), nil
 }
 
 func findWorkload(r reference, target cluster.Workload, s *cluster.Snapshot, w finder) (explanation.Subject, error) {
@@ -258,7 +241,8 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 		return explanation.Subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
 	}
 	text := fmt.Sprintf("there is no %s %q with pods or a VPA in namespace %s", r.kind, r.name, r.namespace)
-	return explanation.Subject{}, notFound{text, "; the kinds of Kubernetes are " + strings.Join(kindNames(), ", ")}
+	names := slices.Sorted(slices.Values(cluster.Each(kinds, func(k *kind) string { return k.names[0] })))
+	return explanation.Subject{}, notFound{text, "; the kinds of Kubernetes are " + strings.Join(names, ", ")}
 }
 
 func workloadSubject(target cluster.Workload, s *cluster.Snapshot) explanation.Subject {

@@ -158,7 +158,11 @@ func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
 	e.From = cluster.Earliest(e.From, s.At)
 	e.To = cluster.Latest(e.To, s.At)
 	e.Samples++
-	e.mark(s.At.Unix() / 3600)
+	hour := s.At.Unix() / 3600
+	if at, bit := hour/64, uint64(1)<<(uint64(hour)%64); e.hours[at]&bit == 0 {
+		cluster.Put(&e.hours, at, e.hours[at]|bit)
+		e.Hours++
+	}
 	if taken.Has(cluster.CPU) {
 		e.sum[0] += s.CPU * 1000
 		e.count[0]++
@@ -170,14 +174,6 @@ func (e *collected) add(s *usage.Sample, taken cluster.Set, now time.Time) {
 	e.count[1]++
 	if d := int(now.Sub(s.At) / (24 * time.Hour)); d >= 0 && d < review.PeakDays {
 		e.DayPeaks[d] = max(e.DayPeaks[d], int64(s.Memory))
-	}
-}
-
-func (e *collected) mark(hour int64) {
-	at, bit := hour/64, uint64(1)<<(uint64(hour)%64)
-	if e.hours[at]&bit == 0 {
-		cluster.Put(&e.hours, at, e.hours[at]|bit)
-		e.Hours++
 	}
 }
 

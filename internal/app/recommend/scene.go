@@ -237,11 +237,5 @@ func (s *scene) hasVPAs() bool {
 
 // namespaces returns the namespaces of the reviewed workloads, sorted.
 func (s *scene) namespaces() []string {
-	var out []string
-	for _, w := range s.workloads {
-		if len(out) == 0 || out[len(out)-1] != w.key.Namespace {
-			out = append(out, w.key.Namespace)
-		}
-	}
-	return out
+	return slices.Compact(cluster.Each(s.workloads, func(w **workload) string { return (*w).key.Namespace }))
 }

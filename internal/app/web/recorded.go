@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/overview"
 	"podfit.dev/podfit/internal/edge/prom/survey"
@@ -48,7 +50,7 @@ var (
 type recordings struct {
 	from  *survey.Survey
 	log   *slog.Logger
-	turns chan struct{} // one for each workload that is read now
+	turns *semaphore.Weighted // one for each workload that is read now
 
 	mu       sync.Mutex
 	waiting  map[string]int // workloads that are read or wait for their turn, by namespace; "" is all
@@ -77,7 +79,7 @@ func newRecordings(c survey.Config, log *slog.Logger) (*recordings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &recordings{from: from, log: log, turns: make(chan struct{}, maxQueries), waiting: map[string]int{}}, nil
+	return &recordings{from: from, log: log, turns: semaphore.NewWeighted(maxQueries), waiting: map[string]int{}}, nil
 }
 
 // refine adds the peaks of Prometheus in the hours of which none are stored, or why they are not known.
@@ -97,7 +99,7 @@ func (r *recordings) refine(ctx context.Context, row *overview.Row, pods []*clus
 	newest := time.Now()
 	oldest := newest.Truncate(time.Hour).Add(-chartDays * 24 * time.Hour)
 	for _, of := range row.Containers {
-		c := historyOf(out, of.Container)
+		c := cluster.FindOrAdd(&out.Containers, func(c *overview.ContainerHistory) bool { return c.Name == of.Container }, overview.ContainerHistory{Name: of.Container})
 		c.CPU, c.CPURecorded = filled(oldest, newest, c.CPU, peaksOf(hours, c.Name, cluster.CPU))
 		c.Memory, c.MemoryRecorded = filled(oldest, newest, c.Memory, peaksOf(hours, c.Name, cluster.Memory))
 	}
@@ -117,11 +119,7 @@ func filled(oldest, newest time.Time, stored, recorded []overview.Peak) ([]overv
 func peaksOf(hours []survey.Hour, container string, res cluster.Resource) (out []overview.Peak) {
 	for i := range hours {
 		h := &hours[i]
-		value := h.CPU
-		if res == cluster.Memory {
-			value = h.Memory
-		}
-		if h.Container == container && value > 0 {
+		if value := cluster.Pick(res, h.CPU, h.Memory); h.Container == container && value > 0 {
 			out = append(out, overview.Peak{At: h.End.Add(-time.Hour), Value: value})
 		}
 	}
@@ -132,15 +130,6 @@ func peaksOf(hours []survey.Hour, container string, res cluster.Resource) (out [
 // make the chart too long.
 func between(oldest, newest time.Time, peaks []overview.Peak) []overview.Peak {
 	return slices.DeleteFunc(slices.Clone(peaks), func(p overview.Peak) bool { return p.At.Before(oldest) || p.At.After(newest) })
-}
-
-// historyOf returns the history of a container. It adds one if there is none.
-func historyOf(h *overview.History, name string) *overview.ContainerHistory {
-	if c := cluster.Find(h.Containers, func(c *overview.ContainerHistory) bool { return c.Name == name }); c != nil {
-		return c
-	}
-	h.Containers = append(h.Containers, overview.ContainerHistory{Name: name})
-	return &h.Containers[len(h.Containers)-1]
 }
 
 // hours returns the peaks of a workload, those of the last minutes if they are known. With an error, they may be out of date.
@@ -275,12 +264,10 @@ func (r *recordings) read(ctx context.Context, w cluster.Workload, pods []*clust
 		return nil, errBusy
 	}
 	defer r.leave(w.Namespace)
-	select {
-	case r.turns <- struct{}{}:
-	case <-ctx.Done():
+	if err := r.turns.Acquire(ctx, 1); err != nil {
 		return nil, errBusy
 	}
-	defer func() { <-r.turns }()
+	defer r.turns.Release(1)
 	to.set(true)
 	defer to.set(false)
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

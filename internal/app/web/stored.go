@@ -200,12 +200,8 @@ func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 	add := func(name string, own bool, sizes []rationale.Counterfactual) {
 		for i := range sizes {
 			c := &sizes[i]
-			at := slices.IndexFunc(out, func(s overview.ProfileSize) bool { return s.Container == c.Container && s.Profile == name })
-			if at < 0 {
-				at = len(out)
-				out = append(out, overview.ProfileSize{Container: c.Container, Profile: name, Own: own, Killed: rationale.Unknown.String()})
-			}
-			s := &out[at]
+			s := cluster.FindOrAdd(&out, func(s *overview.ProfileSize) bool { return s.Container == c.Container && s.Profile == name },
+				overview.ProfileSize{Container: c.Container, Profile: name, Own: own, Killed: rationale.Unknown.String()})
 			if c.Known && c.Target > 0 {
 				s.Target = s.Target.Set(c.Resource, c.Target)
 			} else {

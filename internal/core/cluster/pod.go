@@ -146,6 +146,15 @@ func Find[T any](all []T, holds func(*T) bool) *T {
 	return nil
 }
 
+// FindOrAdd returns the first element of a slice for which a condition holds, or another one that it appends.
+func FindOrAdd[T any](all *[]T, holds func(*T) bool, other T) *T {
+	if found := Find(*all, holds); found != nil {
+		return found
+	}
+	*all = append(*all, other)
+	return &(*all)[len(*all)-1]
+}
+
 // Each returns what a function without side effects makes of each element.
 func Each[T, R any](all []T, of func(*T) R) []R {
 	out := make([]R, 0, len(all))

@@ -38,14 +38,10 @@ func next(in *Input) []Step {
 			s = Step{Act: decision.Leave, Code: UpdaterPaused, Reason: in.Paused + " Otherwise: " + s.Act.String() + ". " + s.Reason, Gates: s.Gates}
 		}
 		sameGate := func(x, y gate.Gate) bool { return x.Name == y.Name && x.Blocked == y.Blocked }
-		at := slices.IndexFunc(out, func(o Step) bool {
+		same := cluster.FindOrAdd(&out, func(o *Step) bool {
 			return o.Act == s.Act && o.Code == s.Code && o.Reason == s.Reason && o.NotBefore.Equal(s.NotBefore) && o.Fallback == s.Fallback && o.Refused == s.Refused && slices.EqualFunc(o.Gates, s.Gates, sameGate)
-		})
-		if at < 0 {
-			out = append(out, s)
-			at = len(out) - 1
-		}
-		out[at].Pods = append(out[at].Pods, in.nameOf(d.Pod))
+		}, s)
+		same.Pods = append(same.Pods, in.nameOf(d.Pod))
 	}
 	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out

@@ -429,10 +429,7 @@ func replicasDiffer(in *Input) (Situation, bool) {
 				continue
 			}
 			unit := func(v float64) string {
-				if res == cluster.CPU {
-					return wording.Amount(res, int64(v*1000)) + " CPU"
-				}
-				return wording.Amount(res, int64(v)) + " of memory"
+				return wording.Amount(res, int64(v*cluster.Pick(res, 1000.0, 1))) + cluster.Pick(res, " CPU", " of memory")
 			}
 			s := Situation{
 				Code: ReplicasDiffer, Title: "replicas differ",

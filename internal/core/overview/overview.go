@@ -202,7 +202,6 @@ func Of(w *World) *Overview {
 	}
 	review.RankWaste(containers)
 	slices.SortFunc(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
-	o.Totals.Capacity = cluster.Resources{}
 	o.Pools, _ = capacity.Measure(&capacity.World{
 		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,
 	})

@@ -56,12 +56,7 @@ func (o *Overview) Lacks() (lacks []Lack, workloads int) {
 			continue
 		}
 		workloads++
-		at := slices.IndexFunc(lacks, func(l Lack) bool { return l.Why == row.Unjudged })
-		if at < 0 {
-			at = len(lacks)
-			lacks = append(lacks, Lack{Why: row.Unjudged})
-		}
-		lacks[at].Workloads++
+		cluster.FindOrAdd(&lacks, func(l *Lack) bool { return l.Why == row.Unjudged }, Lack{Why: row.Unjudged}).Workloads++
 	}
 	slices.SortFunc(lacks, func(a, b Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
 	for len(lacks) > most {

@@ -17,14 +17,10 @@ import (
 
 // rowOf returns the row of a workload without pods.
 func (w *World) rowOf(key cluster.Workload, a *cluster.Autoscaler) *Row {
-	row := &Row{Workload: key}
 	if a == nil {
-		return row
+		return &Row{Workload: key}
 	}
-	row.VPA = a.Name
-	row.Mode = a.Mode.String()
-	row.Frozen = a.Frozen
-	row.Profile = cmp.Or(a.Recommender, "default")
+	row := &Row{Workload: key, VPA: a.Name, Mode: a.Mode.String(), Frozen: a.Frozen, Profile: cmp.Or(a.Recommender, "default")}
 	for i := range a.Advice {
 		row.container(w, a.Advice[i].Container, a) // also shown while the workload has no pods
 	}
@@ -37,10 +33,7 @@ func (r *Row) container(w *World, name string, a *cluster.Autoscaler) *Container
 		return r.Containers[at]
 	}
 	c := &Container{pods: new(podCount)}
-	c.Workload = r.Workload
-	c.Container = name
-	c.VPA = r.VPA
-	c.Evidence = w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)
+	c.Subject = review.Subject{Workload: r.Workload, Container: name, VPA: r.VPA, Evidence: w.evidenceOf(usage.Ref{Workload: r.Workload, Container: name}, a)}
 	if a != nil {
 		c.Advice = a.AdviceFor(name)
 		for i, res := range cluster.All {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 )
 
@@ -102,11 +103,5 @@ func (r *Row) Saving() float64 {
 
 // Namespaces returns the namespaces of all rows, sorted.
 func (o *Overview) Namespaces() []string {
-	var out []string
-	for _, row := range o.Rows {
-		if n := row.Workload.Namespace; len(out) == 0 || out[len(out)-1] != n {
-			out = append(out, n)
-		}
-	}
-	return out
+	return slices.Compact(cluster.Each(o.Rows, func(r **Row) string { return (*r).Workload.Namespace }))
 }

@@ -132,16 +132,13 @@ func findings(s *Subject, target cluster.Resources, confidence Confidence, pods 
 	}
 	for _, res := range cluster.All {
 		request := s.Requests.Amount(res)
-		if request == 0 && s.PodLevel.Has(res) {
-			continue
-		}
-		if request == 0 {
-			out = append(out, Finding{Kind: NoRequest, Severity: SeverityMedium, Resource: res})
-			continue
-		}
 		wanted, ok := target.Get(res)
 		least := cluster.Pick[int64](res, leastCPU, leastMemory)
-		if short := wanted - request; ok && confidence > None && short > least && float64(short) > farBelow*float64(wanted) {
+		switch short := wanted - request; {
+		case request == 0 && s.PodLevel.Has(res):
+		case request == 0:
+			out = append(out, Finding{Kind: NoRequest, Severity: SeverityMedium, Resource: res})
+		case ok && confidence > None && short > least && float64(short) > farBelow*float64(wanted):
 			out = append(out, Finding{Kind: BelowTarget, Severity: SeverityMedium, Resource: res, Share: float64(short) / float64(wanted)})
 		}
 	}

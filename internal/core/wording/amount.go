@@ -111,17 +111,10 @@ func Spaced(res cluster.Resource, v int64) string {
 	return text
 }
 
-// large returns an amount in cores or GiB, and this unit.
-func large(res cluster.Resource, v int64) (value float64, unit string) {
-	if res == cluster.Memory {
-		return float64(v) / gi, " GiB"
-	}
-	return float64(v) / 1000, " cores"
-}
-
 // Total formats a sum over pods: "96 cores", "210 GiB". An amount that would be rounded to 0 has its smaller unit.
 func Total(res cluster.Resource, v int64) string {
-	value, unit := large(res, v)
+	value := float64(v) / cluster.Pick(res, 1000.0, gi)
+	unit := cluster.Pick(res, " cores", " GiB")
 	switch small := max(v, -v); {
 	case res == cluster.CPU && small > 0 && small < 5:
 		return strconv.FormatInt(v, 10) + "m"
@@ -159,18 +152,15 @@ func Number(v float64) string {
 
 // Measured formats cores or bytes with a unit.
 func Measured(res cluster.Resource, v float64) string {
-	if res == cluster.CPU {
-		switch {
-		case v == 0:
-			return "0 cores"
-		case v < 0.01:
-			return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
-		case v < 1:
-			return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
-		}
-		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
-	}
 	switch {
+	case res == cluster.CPU && v == 0:
+		return "0 cores"
+	case res == cluster.CPU && v < 0.01:
+		return strconv.FormatFloat(1000*v, 'f', 1, 64) + "m"
+	case res == cluster.CPU && v < 1:
+		return strconv.FormatFloat(1000*v, 'f', 0, 64) + "m"
+	case res == cluster.CPU:
+		return strconv.FormatFloat(v, 'f', 2, 64) + " cores"
 	case v >= 10<<30:
 		return strconv.FormatFloat(v/(1<<30), 'f', 1, 64) + " GiB"
 	case v >= 1<<30:

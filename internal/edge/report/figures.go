@@ -67,10 +67,7 @@ func costTitle(p replay.Prices) string {
 }
 
 func summary(o replay.Outcome, res cluster.Resource) replay.Summary {
-	if res == cluster.CPU {
-		return o.CPU
-	}
-	return o.Memory
+	return cluster.Pick(res, o.CPU, o.Memory)
 }
 
 // measured reports whether any recommender has figures for a resource.
@@ -80,10 +77,7 @@ func measured(c *replay.Comparison, res cluster.Resource) bool {
 
 // money returns the cost of a resource's footprint per month.
 func money(p replay.Prices, res cluster.Resource, s replay.Summary) float64 {
-	if res == cluster.Memory {
-		return p.Money(0, s.Footprint)
-	}
-	return p.Money(s.Footprint, 0)
+	return cluster.Pick(res, p.Money(s.Footprint, 0), p.Money(0, s.Footprint))
 }
 
 // pods returns the mean number of pods, with one decimal.

@@ -117,16 +117,15 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 		return nil, refused
 	}
 	v, complete, err := a.rightsOf(ctx, user)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, &refusal{http.StatusServiceUnavailable, "The API server did not answer which namespaces you may see. Try again.", err}
-	}
-	if !v.All && len(v.Namespaces) == 0 && !complete {
+	case v.All || len(v.Namespaces) > 0:
+		return v, nil
+	case !complete:
 		return nil, &refusal{http.StatusServiceUnavailable, "podfit is still reading the cluster, so it does not know yet which namespaces you may see. Try again.", nil}
 	}
-	if !v.All && len(v.Namespaces) == 0 {
-		return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers and pods in any namespace with workloads.", nil}
-	}
-	return v, nil
+	return nil, &refusal{http.StatusForbidden, "User " + user.Name + " may not list VerticalPodAutoscalers and pods in any namespace with workloads.", nil}
 }
 
 func (a *Access) user(ctx context.Context, r *http.Request) (*overview.User, *refusal) {

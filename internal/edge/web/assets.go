@@ -85,18 +85,16 @@ func unpack() *bundle {
 	for file, text := range files {
 		base := path.Base(file)
 		extension := path.Ext(file)
-		if extension == ".html" {
+		switch {
+		case extension == ".html":
 			template.Must(b.templates.New(base).Parse(text))
-			continue
+		case contentTypes[extension] != "":
+			body := []byte(text)
+			sum := sha256.Sum256(body)
+			name := strings.TrimSuffix(base, extension) + "-" + hex.EncodeToString(sum[:6]) + extension
+			b.assets[name] = asset{contentTypes[extension], body, compressed(body, gzip.BestCompression)}
+			b.urls[base] = name
 		}
-		if contentTypes[extension] == "" {
-			continue
-		}
-		body := []byte(text)
-		sum := sha256.Sum256(body)
-		name := strings.TrimSuffix(base, extension) + "-" + hex.EncodeToString(sum[:6]) + extension
-		b.assets[name] = asset{contentTypes[extension], body, compressed(body, gzip.BestCompression)}
-		b.urls[base] = name
 	}
 	return b
 }

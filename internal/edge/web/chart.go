@@ -79,14 +79,9 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 			stored = new(overview.ContainerHistory)
 		}
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
-			peaks := stored.Memory
-			buckets := stored.MemoryBuckets
-			recorded := stored.MemoryRecorded
-			if res == cluster.CPU {
-				peaks = stored.CPU
-				buckets = stored.CPUBuckets
-				recorded = stored.CPURecorded
-			}
+			peaks := cluster.Pick(res, stored.CPU, stored.Memory)
+			buckets := cluster.Pick(res, stored.CPUBuckets, stored.MemoryBuckets)
+			recorded := cluster.Pick(res, stored.CPURecorded, stored.MemoryRecorded)
 			unit := units[res]
 			view := chartView{Title: fmt.Sprintf("%s of container %s, %s per pod", unit.title, c.Container, unit.name), Class: unit.class, Data: levelsOf(c, res)}
 			switch {

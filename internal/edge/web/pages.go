@@ -326,15 +326,8 @@ func (h *handler) activity(s *State, v *overview.Viewer, q query) any {
 	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
 	var found []overview.Entry
 	reasons := []reasonCount{}
-	index := make(map[string]int)
 	for _, e := range overview.VisibleEntries(s.Activity, v) {
-		at, known := index[e.Reason]
-		if !known {
-			at = len(reasons)
-			index[e.Reason] = at
-			reasons = append(reasons, reasonCount{Reason: e.Reason})
-		}
-		reasons[at].Entries++
+		cluster.FindOrAdd(&reasons, func(r *reasonCount) bool { return r.Reason == e.Reason }, reasonCount{Reason: e.Reason}).Entries++
 		if (view.Reason == "" || view.Reason == e.Reason) && (view.Act == "" || view.Act == e.Act) {
 			found = append(found, e)
 		}

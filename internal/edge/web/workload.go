@@ -159,12 +159,8 @@ func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unkn
 			})
 			continue
 		}
-		at := slices.IndexFunc(unknown, func(u unknownView) bool { return u.Reason == s.Reason })
-		if at < 0 {
-			at = len(unknown)
-			unknown = append(unknown, unknownView{Reason: s.Reason})
-		}
-		if u := &unknown[at]; !slices.Contains(u.Profiles, s.Profile) {
+		u := cluster.FindOrAdd(&unknown, func(u *unknownView) bool { return u.Reason == s.Reason }, unknownView{Reason: s.Reason})
+		if !slices.Contains(u.Profiles, s.Profile) {
 			u.Profiles = append(u.Profiles, s.Profile)
 		}
 	}

@@ -42,25 +42,21 @@ func span(from, to core.Day, now time.Time) string {
 
 // reaches returns when requests reach a threshold: "since 4 d", "9 Dec (2–20 Dec)", "not within 90 d" or "not known".
 func reaches(c *core.Crossing, o *core.Outlook, now time.Time) string {
-	switch c.State {
-	case core.Above:
-		if days := core.DayOf(now) - c.Since; days > 0 {
-			return fmt.Sprintf("since %d d", days)
-		}
+	switch days := core.DayOf(now) - c.Since; {
+	case c.State == core.Above && days > 0:
+		return fmt.Sprintf("since %d d", days)
+	case c.State == core.Above:
 		return "since today"
-	case core.Ahead:
-		switch {
-		case c.Expected == 0:
-			return "from " + date(c.Earliest, now)
-		case c.Latest == 0:
-			return fmt.Sprintf("%s (from %s)", date(c.Expected, now), date(c.Earliest, now))
-		}
-		return fmt.Sprintf("%s (%s)", date(c.Expected, now), span(c.Earliest, c.Latest, now))
-	case core.NotWithin:
+	case c.State == core.NotWithin:
 		return fmt.Sprintf("not within %d d", o.Reach)
-	case core.Unknown:
+	case c.State != core.Ahead:
+		return "not known"
+	case c.Expected == 0:
+		return "from " + date(c.Earliest, now)
+	case c.Latest == 0:
+		return fmt.Sprintf("%s (from %s)", date(c.Expected, now), date(c.Earliest, now))
 	}
-	return "not known"
+	return fmt.Sprintf("%s (%s)", date(c.Expected, now), span(c.Earliest, c.Latest, now))
 }
 
 // orderBy returns the order-by date: "22 Nov: TODAY", "12 Nov: 10 d LATE" or "30 Nov"; "-" if there is none.
@@ -100,12 +96,7 @@ func number(res cluster.Resource, v int64) string {
 	return wording.Grouped(amount)
 }
 
-func title(res cluster.Resource) string {
-	if res == cluster.CPU {
-		return "CPU (cores)"
-	}
-	return "MEMORY (GiB)"
-}
+func title(res cluster.Resource) string { return cluster.Pick(res, "CPU (cores)", "MEMORY (GiB)") }
 
 // details returns sentences about a pool that the tables do not contain.
 func details(p *core.PoolPlan) []string {

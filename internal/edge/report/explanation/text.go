@@ -325,12 +325,7 @@ func counterfactuals(e *explanation.Explanation) []group {
 		if !hasAnswer {
 			name = ""
 		}
-		at := slices.IndexFunc(out, func(g group) bool { return g.Name == name })
-		if at < 0 {
-			out = append(out, group{Name: name})
-			at = len(out) - 1
-		}
-		out[at].add(c)
+		cluster.FindOrAdd(&out, func(g *group) bool { return g.Name == name }, group{Name: name}).add(c)
 	}
 	return out
 }
@@ -432,8 +427,11 @@ func (t *text) advice(title string, all []explanation.Advice) {
 	for i := range all {
 		t.paragraph(title, strings.Fields(plain(all[i].Text)), " ")
 		title = ""
-		if all[i].Command != "" {
-			t.command(plain(all[i].Command))
+		if all[i].Command == "" {
+			continue
+		}
+		for _, line := range terminal.Command(terminal.Pad("", indent+2), plain(all[i].Command), indent+4, t.width) {
+			t.line(line)
 		}
 	}
 	t.line("")
@@ -449,13 +447,6 @@ func heapParts(e *explanation.Explanation) []explanation.Advice {
 		out[len(out)-1].Command = e.Heaps[i].Option
 	}
 	return out
-}
-
-// command writes a command that is broken only between arguments, in the way a shell continues lines.
-func (t *text) command(s string) {
-	for _, line := range terminal.Command(terminal.Pad("", indent+2), s, indent+4, t.width) {
-		t.line(line)
-	}
 }
 
 var gates = map[gate.Name]string{

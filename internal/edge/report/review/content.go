@@ -341,20 +341,22 @@ func (c *content) sections() (s sections) {
 
 // leftOut returns what the lists do not contain, and how to see it.
 func (c *content) leftOut() []string {
-	if c.options.Sort != SortRisk && c.options.Sort != "" || c.onlyUsage() {
-		if hidden := len(c.Rows) - len(c.top(c.ByName())); hidden > 0 {
-			return []string{fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden)))}
-		}
-		return nil
-	}
 	s := c.sections()
-	var parts []string
+	lists := [][]*core.Row{s.risks, s.waste, s.young}
+	isOne := c.options.Sort != SortRisk && c.options.Sort != "" || c.onlyUsage()
+	if isOne {
+		lists = [][]*core.Row{c.Rows}
+	}
 	hidden := 0
-	for _, rows := range [][]*core.Row{s.risks, s.waste, s.young} {
+	for _, rows := range lists {
 		hidden += len(rows) - len(c.top(rows))
 	}
+	var parts []string
 	if hidden > 0 {
 		parts = append(parts, fmt.Sprintf("…%s more (--top 0 lists them)", wording.Grouped(float64(hidden))))
+	}
+	if isOne {
+		return parts
 	}
 	parts = withCount(parts, s.without, "without a number (--sort name lists them)")
 	parts = withCount(parts, s.kept, "whose requests are kept, although less may do (--sort name lists them)")
