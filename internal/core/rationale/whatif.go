@@ -4,7 +4,9 @@
 package rationale
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -122,20 +124,17 @@ func keyNames() string {
 
 // parseBound reads minAllowed and maxAllowed, with or without the resource as a suffix of the key. Without it, the unit determines the resource.
 func parseBound(out If, suffix string, hasSuffix bool) (If, error) {
-	res := cluster.Memory
-	if hasSuffix {
-		parsed, ok := cluster.ParseResource(suffix)
-		if !ok {
-			return If{}, fmt.Errorf("%s must be followed by .cpu or .memory, got %q", out.Key, "."+suffix)
-		}
-		res = parsed
-	} else {
-		switch last := out.Value[len(out.Value)-1]; {
-		case last == 'm':
-			res = cluster.CPU
-		case last >= '0' && last <= '9' || last == '.':
-			return If{}, fmt.Errorf("%s=%s does not say which resource: write %[1]s.cpu=%[2]s or %[1]s.memory=%[2]s", out.Key, out.Value)
-		}
+	res, isResource := cluster.ParseResource(suffix)
+	switch last := out.Value[len(out.Value)-1]; {
+	case hasSuffix && !isResource:
+		return If{}, fmt.Errorf("%s must be followed by .cpu or .memory, got %q", out.Key, "."+suffix)
+	case hasSuffix:
+	case last == 'm':
+		res = cluster.CPU
+	case last >= '0' && last <= '9' || last == '.':
+		return If{}, fmt.Errorf("%s=%s does not say which resource: write %[1]s.cpu=%[2]s or %[1]s.memory=%[2]s", out.Key, out.Value)
+	default:
+		res = cluster.Memory
 	}
 	v, err := cluster.ParseAmount(res, out.Value)
 	if err != nil {
@@ -196,11 +195,7 @@ func UsualIfs(in *Sizing) []If {
 	if slices.ContainsFunc(in.Histories, func(h *usage.ContainerHistory) bool { return recommend.PeaksOf(h, cluster.Memory) != nil }) {
 		out = append(out, If{Key: IfWithout, Value: peakValue})
 	}
-	memory := int64(0)
-	for _, limit := range in.Kills {
-		memory = max(memory, limit)
-	}
-	if memory > 0 {
+	if memory := slices.Max(slices.AppendSeq([]int64{0}, maps.Values(in.Kills))); memory > 0 {
 		out = append(out, If{Key: IfMaxAllowed, Value: cluster.Format(cluster.Memory, memory), resource: cluster.Memory, amount: memory})
 	}
 	return out
@@ -267,10 +262,7 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 		case IfProfile, IfDecide:
 			histories[i], known = recommend.Anew(h, profile)
 		case IfWithout:
-			day := change.day
-			if day.IsZero() {
-				day = highestDay(h, res, in.Now)
-			}
+			day := cmp.Or(change.day, highestDay(h, res, in.Now))
 			out.without[h.Container()] = day
 			histories[i], known = recommend.AnewWithout(h, profile, res, day, day.AddDate(0, 0, 1))
 		case IfMinAllowed, IfMaxAllowed, IfControlledValues, IfHPA:
@@ -407,11 +399,9 @@ func (in *Sizing) observed(history *usage.ContainerHistory, container string) (p
 // Present returns the present recommendation of each resource of each container, compared with the observed usage in the same way as
 // the sizes of WhatIf.
 func Present(in *Sizing) []Counterfactual {
-	var out []Counterfactual
-	for _, w := range WhyOf(in) {
+	return cluster.Each(WhyOf(in), func(w *Why) Counterfactual {
 		c := Counterfactual{Container: w.Container, Resource: w.Resource}
 		in.judge(&c, w.Size, w.Published.Target)
-		out = append(out, c)
-	}
-	return out
+		return c
+	})
 }

@@ -53,7 +53,11 @@ type Why struct {
 
 	LimitsKept bool // the policy keeps limits
 
-	Limits LimitRules // other than the ratio of the limit to the request
+	// Limits are what the rules for limits do, other than the ratio of the limit to the request.
+	Limits struct {
+		CPU    policy.CPULimits       // of a new pod like the present one; only for CPU
+		Memory policy.MemoryLimitKind // how the memory limit follows; only for memory
+	}
 
 	// Horizontal is what podfit does because an HPA scales by the request, and Metric the first metric that depends on it.
 	Horizontal policy.HorizontalState
@@ -65,12 +69,6 @@ type Why struct {
 	StartupBoost StartupBoost // what is learnt for new pods, only for CPU
 
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
-}
-
-// LimitRules are what the rules for limits do.
-type LimitRules struct {
-	CPU    policy.CPULimits       // of a new pod like the present one; only for CPU
-	Memory policy.MemoryLimitKind // how the memory limit follows; only for memory
 }
 
 // Published is what the status of the VPA has.

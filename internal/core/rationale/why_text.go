@@ -61,12 +61,7 @@ func (w *Why) Lines() []Line {
 	}
 	addUp(out, w.result())
 	lines := []Line{w.nodeLine(), w.result(), w.sizeLine(), w.horizontalLine(), w.runtimeLine(), w.limitLine(), w.boostLine()}
-	for _, line := range lines {
-		if line != (Line{}) {
-			out = append(out, line)
-		}
-	}
-	return out
+	return append(out, slices.DeleteFunc(lines, func(l Line) bool { return l == (Line{}) })...)
 }
 
 // addUp makes the last line, if it is a sum with the line before it, the difference of the amounts that are shown: a person adds them up, and
@@ -313,8 +308,7 @@ func boundText(b policy.Bound) string {
 	if b.Kind == policy.NodeShare {
 		return "" // nodeLine
 	}
-	name := boundNames[b.Kind]
-	name = cmp.Or(name, string(b.Kind))
+	name := cmp.Or(boundNames[b.Kind], string(b.Kind))
 	from := ""
 	if b.Amount > 0 {
 		name += " " + wording.Figure(b.Resource, float64(b.Amount))
