@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/gate"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 	"podfit.dev/podfit/internal/core/wording"
@@ -256,17 +257,12 @@ func singleReplica(in *Input) (Situation, bool) {
 	if !blocked {
 		return Situation{}, false
 	}
-	title := fmt.Sprintf("%s, minimum is %d", wording.Count(r.Have, "replica"), r.Want)
-	if r.Have == 1 {
-		title = fmt.Sprintf("single replica, minimum is %d", r.Want)
-	}
+	title := fmt.Sprintf("%s, minimum is %d", wording.Form(r.Have, "single replica", wording.Count(r.Have, "replica")), r.Want)
 	s := Situation{Code: SingleReplica, Title: title, Text: r.String()}
 	if a := in.Autoscaler; a != nil {
 		least := max(1, r.Have)
-		text := fmt.Sprintf("To allow updates with %s:", wording.Count(least, "replica"))
-		if least == 1 {
-			text = "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:"
-		}
+		text := wording.Form(least, "To allow updates with one replica; an eviction then makes the workload unavailable until the new pod is ready:",
+			fmt.Sprintf("To allow updates with %s:", wording.Count(least, "replica")))
 		s.Advice = Advice{Text: text, Command: patchOf(a, fmt.Sprintf(`{"spec":{"updatePolicy":{"minReplicas":%d}}}`, least))}
 	}
 	return s, true
@@ -386,23 +382,18 @@ func smallCPULimit(in *Input) (Situation, bool) {
 // withoutLimit returns how the CPU limit of a container is removed. A limit of 0 would be below the request, which the API server refuses, so
 // that "kubectl set resources" cannot do it.
 func (in *Input) withoutLimit(container string) Advice {
-	byHand := Advice{Text: "Remove the CPU limit from the pod template, so that the need can be measured."}
-	name, err := json.Marshal(container)
-	if in.Subject.Command == "" || err != nil {
-		return byHand
-	}
-	patch := `{"spec":{"template":{"spec":{"containers":[{"name":` + string(name) + `,"resources":{"limits":{"cpu":null}}}]}}}}`
 	w := in.Subject.Workload
-	switch (cluster.Workload{Group: w.Group, Kind: w.Kind}) {
-	case cluster.Workload{Group: "apps", Kind: "Deployment"}, cluster.Workload{Group: "apps", Kind: "StatefulSet"}, cluster.Workload{Group: "apps", Kind: "DaemonSet"}:
-	case cluster.Workload{Group: "batch", Kind: "CronJob"}:
-		patch = `{"spec":{"jobTemplate":` + patch + `}}`
-	default: // its pods do not change with its template, or a strategic merge is not possible
-		return byHand
+	patch := review.Patch{}
+	patch.Add(container, false, map[string]any{"limits": map[string]any{"cpu": nil}})
+	whole := patch.For(w)
+	data, err := json.Marshal(whole)
+	keepsPods := w.Kind == "ReplicaSet" || w.Kind == "ReplicationController" // they do not change with its template
+	if in.Subject.Command == "" || whole == nil || keepsPods || err != nil {
+		return Advice{Text: "Remove the CPU limit from the pod template, so that the need can be measured."}
 	}
 	return Advice{
 		Text:    "To remove the limit, so that the need can be measured; this restarts the pods:",
-		Command: in.kubectl("patch", in.Command, "--type", "strategic", "-p", patch),
+		Command: in.kubectl("patch", in.Command, "--type", "strategic", "-p", string(data)),
 	}
 }
 

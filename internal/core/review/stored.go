@@ -22,15 +22,13 @@ const UnreadUsage = "its stored usage could not be read"
 // StoredEvidence returns what the stored history of a container shows. The VPA may be nil, and so may the history.
 func StoredEvidence(a *cluster.Autoscaler, container string, history *usage.ContainerHistory, now time.Time) Evidence {
 	const samplesPerHour = 30 // the number of samples of one container in an hour: a recommender reads one in a minute. Half of them is enough
-	var e Evidence
 	switch {
 	case a == nil:
-		e.Lack = "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"
-		return e
+		return Evidence{Lack: "no VPA: the cluster stores no usage of it; use --source prometheus or metrics"}
 	case history == nil:
-		e.Lack = "the cluster stores no usage of it"
-		return e
+		return Evidence{Lack: "the cluster stores no usage of it"}
 	}
+	var e Evidence
 	for _, res := range cluster.All {
 		seen := history.Seen(res)
 		if seen.Count == 0 {
