@@ -60,11 +60,8 @@ func parseReference(args []string) (reference, error) {
 	if len(args) == 0 || len(args) > 2 || !found || kind == "" || name == "" || strings.Contains(name, "/") {
 		return reference{}, process.UsageError{Err: fmt.Errorf("give one object as KIND/NAME, for example deploy/cart, pod/cart-7d9f-q8z, vpa/cart or node/n7; got %q", strings.Join(args, " "))}
 	}
-	r := reference{kind: strings.ToLower(kind), name: name}
-	if plain, group, qualified := strings.Cut(r.kind, "."); qualified {
-		r.kind = plain
-		r.group = group
-	}
+	r := reference{name: name}
+	r.kind, r.group, _ = strings.Cut(strings.ToLower(kind), ".")
 	return r, nil
 }
 
@@ -233,10 +230,7 @@ func findOther(r reference, s *cluster.Snapshot) (explanation.Subject, error) {
 	if i := slices.IndexFunc(s.Autoscalers, func(a *cluster.Autoscaler) bool { return matches(a.Target) }); i >= 0 {
 		return workloadSubject(s.Autoscalers[i].Target, s), nil
 	}
-	var known []string
-	for i := range kinds {
-		known = append(known, kinds[i].names...)
-	}
+	known := slices.Concat(cluster.Each(kinds, func(k *kind) []string { return k.names })...)
 	if near := spelling.Nearest(r.kind, known); near != "" {
 		return explanation.Subject{}, process.UsageError{Err: fmt.Errorf("unknown kind %q; did you mean %s/%s?", r.kind, near, r.name)}
 	}

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -64,9 +65,7 @@ func (b *book) autoscaler(w *workload) *cluster.Autoscaler {
 		a = *w.vpa
 		a.IntegerCPU = nil // only with a flag of the recommender
 	}
-	if b.profile != "" {
-		a.Recommender = b.profile
-	}
+	a.Recommender = cmp.Or(b.profile, a.Recommender)
 	return &a
 }
 

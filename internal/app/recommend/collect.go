@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -217,9 +218,7 @@ var shortKinds = map[string]string{
 func isKind(written, kind string) bool {
 	written, kind = strings.ToLower(written), strings.ToLower(kind)
 	written, _, _ = strings.Cut(written, ".")
-	if long := shortKinds[written]; long != "" {
-		written = long
-	}
+	written = cmp.Or(shortKinds[written], written)
 	return written == kind || written == kind+"s"
 }
 

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,10 +208,7 @@ func (c *collector) observeHour(h *survey.Hour) {
 // observeKill adds an OOM kill that was recorded in an hour, as the recommender adds those that it observes: as a memory peak above the request
 // that was not enough. If the request is not recorded, it is that of a live pod that existed then.
 func (c *collector) observeKill(h *survey.Hour, as trackedAs) {
-	request := h.KilledRequest
-	if request == 0 {
-		request = c.requestSince(as.to.ref, h.End.Add(-time.Hour))
-	}
+	request := cmp.Or(h.KilledRequest, c.requestSince(as.to.ref, h.End.Add(-time.Hour)))
 	for _, b := range c.books {
 		b.store.ObserveOOM(usage.OOM{Pod: as.pod, Container: h.Container, At: h.End, Memory: request})
 	}

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -74,10 +75,8 @@ func chartsOf(row *overview.Row, history *overview.History, activity []overview.
 	}
 	var out []chartView
 	for _, c := range row.Containers {
-		stored := cluster.Find(history.Containers, func(h *overview.ContainerHistory) bool { return h.Name == c.Container })
-		if stored == nil {
-			stored = new(overview.ContainerHistory)
-		}
+		found := cluster.Find(history.Containers, func(h *overview.ContainerHistory) bool { return h.Name == c.Container })
+		stored := cmp.Or(found, new(overview.ContainerHistory))
 		for _, res := range [...]cluster.Resource{cluster.Memory, cluster.CPU} {
 			peaks := cluster.Pick(res, stored.CPU, stored.Memory)
 			buckets := cluster.Pick(res, stored.CPUBuckets, stored.MemoryBuckets)

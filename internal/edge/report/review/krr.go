@@ -30,14 +30,9 @@ type krrResult struct {
 	Score          int            `json:"score"`
 	Resources      []string       `json:"resources"`
 	Description    *string        `json:"description"`
-	Strategy       krrStrategy    `json:"strategy"`
+	Strategy       map[string]any `json:"strategy"`
 	Errors         []any          `json:"errors"`
 	ClusterSummary map[string]any `json:"clusterSummary"`
-}
-
-type krrStrategy struct {
-	Name     string         `json:"name"`
-	Settings map[string]any `json:"settings"`
 }
 
 type krrScan struct {
@@ -83,12 +78,13 @@ type krrValue struct {
 var krrSeverities = []string{"CRITICAL", "WARNING", "OK", "GOOD", "UNKNOWN"}
 
 func (p *printer) krrJSON() {
+	settings := map[string]any{}
+	if hours := p.Window.Hours(); hours > 0 {
+		settings["history_duration"] = hours
+	}
 	out := krrResult{
 		Scans: []krrScan{}, Resources: []string{"cpu", "memory"}, Errors: []any{}, ClusterSummary: map[string]any{},
-		Strategy: krrStrategy{Name: "podfit-" + strings.Join(p.Profiles, "-"), Settings: map[string]any{}},
-	}
-	if hours := p.Window.Hours(); hours > 0 {
-		out.Strategy.Settings["history_duration"] = hours
+		Strategy: map[string]any{"name": "podfit-" + strings.Join(p.Profiles, "-"), "settings": settings},
 	}
 	cost := 0.0
 	for _, row := range p.ByName() {

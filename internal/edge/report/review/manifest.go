@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -239,11 +240,7 @@ func (c *content) vpaNames() map[cluster.Workload]string {
 			continue
 		}
 		seen[row.Workload] = true
-		name := row.Workload.Name
-		if row.VPA != "" {
-			name = row.VPA
-		}
-		users[cluster.Key{Namespace: row.Workload.Namespace, Name: name}]++
+		users[cluster.Key{Namespace: row.Workload.Namespace, Name: cmp.Or(row.VPA, row.Workload.Name)}]++
 	}
 	names := make(map[cluster.Workload]string, len(seen))
 	for w := range seen {
