@@ -79,12 +79,9 @@ func (o Outlook) Crossing(threshold float64) Crossing {
 
 // Assess returns the plan. histories has the history of each pool by name; a pool without one has no forecast.
 func Assess(now time.Time, pools []Pool, unplaced Unplaced, histories map[string]*History, s Settings) Plan {
-	out := Plan{Now: now, Unplaced: unplaced}
-	for i := range pools {
-		h := cmp.Or(histories[pools[i].Name], new(History))
-		out.Pools = append(out.Pools, assessPool(now, &pools[i], h, &s))
-	}
-	return out
+	return Plan{Now: now, Unplaced: unplaced, Pools: cluster.Each(pools, func(p *Pool) PoolPlan {
+		return assessPool(now, p, cmp.Or(histories[p.Name], new(History)), &s)
+	})}
 }
 
 func assessPool(now time.Time, p *Pool, h *History, s *Settings) PoolPlan {

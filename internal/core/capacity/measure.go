@@ -82,7 +82,6 @@ type measurer struct {
 	index    map[string]int // of each node by name
 	free     []cluster.Resources
 	pools    map[string]*tally
-	advice   map[cluster.Workload]*cluster.Autoscaler
 	pending  []*cluster.Pod
 	unplaced Unplaced
 }
@@ -98,7 +97,7 @@ type tally struct {
 func newMeasurer(w *World) *measurer {
 	m := &measurer{
 		World: w, names: w.Rules.Assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
-		pools: map[string]*tally{}, advice: map[cluster.Workload]*cluster.Autoscaler{},
+		pools: map[string]*tally{},
 	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -106,8 +105,8 @@ func newMeasurer(w *World) *measurer {
 		m.free[i] = n.Allocatable
 		pool := m.pools[m.names[i]]
 		if pool == nil {
-			pool = &tally{Pool: Pool{Name: m.names[i]}}
-			pool.Capacity, pool.WithoutLargest, pool.Requested = cluster.Amounts(0, 0), cluster.Amounts(0, 0), cluster.Amounts(0, 0)
+			none := cluster.Amounts(0, 0)
+			pool = &tally{Pool: Pool{Name: m.names[i], Capacity: none, WithoutLargest: none, Requested: none}}
 			m.pools[m.names[i]] = pool
 		}
 		pool.Nodes++
@@ -168,7 +167,7 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 	}
 	load.Pods++
 	load.Requests = load.Requests.Add(requests)
-	a := m.governing(key)
+	a := cluster.Responsible(m.Snapshot.AutoscalersOf(key), false)
 	if a == nil || len(a.Advice) == 0 {
 		cluster.Put(&pool.unadvised, key, true)
 		return
@@ -180,16 +179,6 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 			cluster.Put(&pool.gives[i], key, true)
 		}
 	}
-}
-
-// governing returns the VPA whose recommendation applies to a workload, nil if there is none.
-func (m *measurer) governing(w cluster.Workload) *cluster.Autoscaler {
-	a, known := m.advice[w]
-	if !known {
-		a = cluster.Responsible(m.Snapshot.AutoscalersOf(w), false)
-		m.advice[w] = a
-	}
-	return a
 }
 
 // surplusOf returns by how much the requests of a pod exceed the recommended ones.
