@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/wording"
 )
-
-// shownRecords is the number of records of a time in the past.
-const shownRecords = 50
 
 // A record is something that happened at a known time.
 type record struct {
@@ -90,11 +88,7 @@ func events(in *Input) []string {
 		}
 	}
 	groups := grouped(own)
-	var out []string
-	for _, g := range groups[max(0, len(groups)-shownEvents):] {
-		out = append(out, clock(in.Now, g.last.At)+"  "+g.text(in.Now))
-	}
-	return out
+	return cluster.Each(groups[max(0, len(groups)-shownEvents):], func(g **group) string { return clock(in.Now, (*g).last.At) + "  " + (*g).text(in.Now) })
 }
 
 // A group is one event, or several that differ only in the object and the time.
@@ -172,6 +166,7 @@ func attempts(state *ledger.State, until time.Time) []record {
 // Past describes what is recorded about a subject until a time in the past. The error has the time of the first record: the cluster
 // stores no earlier states of pods and VPAs.
 func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
+	const shownRecords = 50 // of a time in the past
 	all := slices.Concat(eventRecords(in, in.Now), attempts(state, in.Now))
 	slices.SortStableFunc(all, func(a, b record) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.text, b.text)) })
 	n := 0

@@ -347,12 +347,10 @@ func (in *Input) hasCPULimit(container string) bool {
 	})
 }
 
-// smallLimit is the CPU limit from which on throttling does not hide the need of most programs, in millicores.
-const smallLimit = 200
-
 // smallCPULimit recognizes a CPU limit that hides the need: usage never exceeds the limit, so neither does the recommendation. That is a very
 // small limit, or one that the recommendation has reached.
 func smallCPULimit(in *Input) (Situation, bool) {
+	const smallLimit = 200 // the CPU limit from which on throttling does not hide the need of most programs, in millicores
 	for _, p := range in.Pods {
 		for i := range p.Containers {
 			c := &p.Containers[i]
@@ -487,12 +485,10 @@ func renamed(in *Input) (Situation, bool) {
 	return s, true
 }
 
-// briefly is the length of runs that are too short for the Metrics API.
-const briefly = time.Minute
-
 // shortRuns recognizes containers that end within a minute. The Metrics API measures no or few of these runs. A container that runs again for
 // longer than that does not count, and neither does a run whose times are not in order.
 func shortRuns(in *Input) (Situation, bool) {
+	const briefly = time.Minute // the length of runs that are too short for the Metrics API
 	ended, brief := map[string]int{}, map[string]int{}
 	for _, p := range in.Pods {
 		lasts := p.Serves() && in.Now.Sub(p.ReadySince) >= briefly

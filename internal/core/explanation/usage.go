@@ -19,13 +19,10 @@ import (
 
 // measured returns the containers with usage, sorted.
 func (in *Input) measured() []string {
-	out := map[string]bool{}
-	for i := range in.Usage {
-		if name := in.Usage[i].Container; in.shows(name) {
-			out[name] = true
-		}
-	}
-	return sortedKeys(out)
+	names := cluster.Each(in.Usage, func(s *usage.Sample) string { return s.Container })
+	names = slices.DeleteFunc(names, func(name string) bool { return !in.shows(name) })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // extremes returns the samples of a container with the lowest and the highest usage, of those of the same usage the first ones.

@@ -105,10 +105,9 @@ func culprits(r *packing.Report) []string {
 	var out []string
 	for i := range r.Results {
 		x := &r.Results[i]
-		var names []string
-		for _, c := range x.Culprits[:min(len(x.Culprits), mostCulprits)] {
-			names = append(names, fmt.Sprintf("%s (%s)", c.Workload, wording.Count(c.NodeDays, "node-day")))
-		}
+		names := cluster.Each(x.Culprits[:min(len(x.Culprits), mostCulprits)], func(c *packing.Culprit) string {
+			return fmt.Sprintf("%s (%s)", c.Workload, wording.Count(c.NodeDays, "node-day"))
+		})
 		if len(names) > 0 {
 			out = append(out, fmt.Sprintf("%s: most above its request when a node was short: %s", x.Recommender, strings.Join(names, ", ")))
 		}

@@ -67,9 +67,7 @@ func explanationOf(e Explanation) explanation {
 		case strings.HasPrefix(s.Title, "Why "):
 			out.Why = append(out.Why, *s)
 		case s.Title == "You":
-			for _, p := range s.Parts {
-				out.You = append(out.You, command{strings.Join(p.Text, " "), p.Command})
-			}
+			out.You = cluster.Each(s.Parts, func(p *document.Section) command { return command{strings.Join(p.Text, " "), p.Command} })
 		}
 	}
 	return out

@@ -127,13 +127,10 @@ func writeJSON(w io.Writer, r *Report) error {
 func poolOf(p *core.PoolPlan) documentPool {
 	return documentPool{
 		Name: p.Name, Nodes: p.Nodes, Schedulable: p.Schedulable, Pods: p.Pods, Pending: p.Pending, Unadvised: p.Unadvised, LeadTime: p.LeadTime,
-		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: cluster.Each(p.Changes, changeOf),
-	}
-}
-
-func changeOf(c *core.Change) documentChange {
-	return documentChange{
-		Day: c.Day.String(), Cause: string(c.Cause), Namespace: c.Workload.Namespace, Group: c.Workload.Group, Kind: c.Workload.Kind, Name: c.Workload.Name, amounts: amountsOf(c.Amount),
+		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: cluster.Each(p.Changes, func(c *core.Change) documentChange {
+			w := c.Workload
+			return documentChange{c.Day.String(), string(c.Cause), w.Namespace, w.Group, w.Kind, w.Name, amountsOf(c.Amount)}
+		}),
 	}
 }
 

@@ -206,13 +206,8 @@ func notes(r *Report) []string {
 	if u := &r.Unplaced; u.Pods > 0 {
 		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", wording.Count(u.Pods, "pod")+wording.Form(u.Pods, " is", " are"), terminal.Plain(u.Example.String())))
 	}
-	for _, n := range r.Notes {
-		out = append(out, terminal.Plain(n))
-	}
-	for _, m := range r.Missing {
-		out = append(out, "Incomplete: "+terminal.Plain(m)+".")
-	}
-	return out
+	out = append(out, cluster.Each(r.Notes, func(n *string) string { return terminal.Plain(*n) })...)
+	return append(out, cluster.Each(r.Missing, func(m *string) string { return "Incomplete: " + terminal.Plain(*m) + "." })...)
 }
 
 func head(r *Report) string {

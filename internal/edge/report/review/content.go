@@ -208,12 +208,8 @@ func (c *content) notes() []string {
 			wording.Count(n, "workload")))
 	}
 	notes = append(notes, packing(c.Rows)...)
-	for _, n := range c.Notes {
-		notes = append(notes, plain(n))
-	}
-	for _, m := range c.Missing {
-		notes = append(notes, "Incomplete: "+plain(m))
-	}
+	notes = append(notes, cluster.Each(c.Notes, func(n *string) string { return plain(*n) })...)
+	notes = append(notes, cluster.Each(c.Missing, func(m *string) string { return "Incomplete: " + plain(*m) })...)
 	switch young := slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return !r.Young.Has.Empty() }); {
 	case young && !c.IncludeYoung:
 		return append(notes, "Young numbers are from less than 6 hours of usage. Totals and manifests leave them out (--include-young).")
