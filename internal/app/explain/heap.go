@@ -14,9 +14,6 @@ import (
 	"podfit.dev/podfit/internal/edge/prom"
 )
 
-// heapTimeout limits the query for one container.
-const heapTimeout = 30 * time.Second
-
 // readHeaps adds what the Prometheus of the command line or the environment has recorded about the heaps of JVMs.
 func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.Input) {
 	jvms := in.JVMs()
@@ -44,6 +41,7 @@ func (c *Config) readHeaps(ctx context.Context, now time.Time, in *explanation.I
 }
 
 func (c *Config) readHeap(ctx context.Context, now time.Time, from *process.PrometheusEndpoint, in *explanation.Input, container string) (runtimeguard.HeapUsage, error) {
+	const heapTimeout = 30 * time.Second // for the query for one container
 	client, err := prom.NewWithTransport(prom.Config{
 		Address: from.Address, Timeout: heapTimeout, Length: time.Hour, Resolution: time.Hour, NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container",
 	}, from.Transport)

@@ -87,7 +87,9 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 	if c.scene.byKey[top] == nil {
 		return trackedAs{}
 	}
-	as := trackedAs{pod: pod, to: c.of(usage.Ref{Workload: top, Container: container})}
+	ref := usage.Ref{Workload: top, Container: container}
+	c.evidence[ref] = cmp.Or(c.evidence[ref], &collected{ref: ref})
+	as := trackedAs{pod: pod, to: c.evidence[ref]}
 	if exists && c.books[0].store.Tracked(pod) {
 		return as
 	}
@@ -96,15 +98,6 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 		b.store.Track(&cluster.Pod{Key: as.pod, UID: as.pod.String(), Top: top, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}})
 	}
 	return as
-}
-
-func (c *collector) of(ref usage.Ref) *collected {
-	e := c.evidence[ref]
-	if e == nil {
-		e = &collected{ref: ref}
-		c.evidence[ref] = e
-	}
-	return e
 }
 
 // finish adds the OOM kills in the status of pods, unless they are recorded, and evictions for lack of memory. Samples before these may no

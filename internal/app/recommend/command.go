@@ -288,10 +288,7 @@ func (j *job) allSubjects(
 	s *scene, books []*book, advise func(*book, *workload) []cluster.Advice, evidence func(w *workload, container string) review.Evidence,
 ) (out []review.Subject) {
 	for _, w := range s.workloads {
-		advice := make([][]cluster.Advice, len(books))
-		for i, b := range books {
-			advice[i] = advise(b, w)
-		}
+		advice := cluster.Each(books, func(b **book) []cluster.Advice { return advise(*b, w) })
 		if s.isIdle(w) && !slices.ContainsFunc(advice, func(a []cluster.Advice) bool { return len(a) > 0 }) {
 			continue
 		}

@@ -155,7 +155,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 // Validate returns all invalid flags as one error.
 func (c *Config) Validate() error {
-	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateParams(), c.validateProfiles(), c.validateMoney()}
+	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateProfiles(), c.validateMoney()}
 	return errors.Join(problems...)
 }
 
@@ -191,26 +191,8 @@ func (c *Config) validateScope() error {
 // ownParams are the parameters of a query that podfit sets.
 var ownParams = map[string]bool{"query": true, "time": true, "start": true, "end": true, "step": true, "timeout": true}
 
-func (c *Config) validateParams() error {
-	var errs process.Problems
-	for _, p := range c.Params {
-		switch name, _, ok := strings.Cut(p, "="); {
-		case !ok || name == "":
-			errs = append(errs, fmt.Errorf("--prometheus-param must be NAME=VALUE such as dedup=false, got %q", p))
-		case ownParams[name]:
-			errs = append(errs, fmt.Errorf("--prometheus-param cannot set %s, which podfit sets for each query", name))
-		}
-	}
-	if u, err := url.Parse(c.Prometheus); err == nil {
-		errs.AddIf(u.RawQuery != "", "--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery)
-	}
-	return errors.Join(errs...)
-}
-
-// shortest is the shortest time for which the Metrics API is read: two readings.
-const shortest = 2 * time.Minute
-
 func (c *Config) validateSource() error {
+	const shortest = 2 * time.Minute // time for which the Metrics API is read: two readings
 	var errs process.Problems
 	errs.AddIf(c.Source == sourceTrace && c.Trace == "", "--source trace requires --trace")
 	errs.AddIf(c.Trace != "" && c.Source != sourceTrace && c.Source != sourceAuto, "--trace and --source %s cannot both be set", c.Source)
@@ -220,6 +202,14 @@ func (c *Config) validateSource() error {
 	history, err := model.ParseDuration(c.History)
 	errs.AddIf(err != nil || history <= 0, "--history must be a duration such as 12h or 14d, got %q", c.History)
 	errs.AddIf(c.For < shortest, "--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For)
+	for _, p := range c.Params {
+		name, _, ok := strings.Cut(p, "=")
+		errs.AddIf(!ok || name == "", "--prometheus-param must be NAME=VALUE such as dedup=false, got %q", p)
+		errs.AddIf(ok && ownParams[name], "--prometheus-param cannot set %s, which podfit sets for each query", name)
+	}
+	if u, err := url.Parse(c.Prometheus); err == nil {
+		errs.AddIf(u.RawQuery != "", "--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery)
+	}
 	return errors.Join(errs...)
 }
 

@@ -30,7 +30,7 @@ const (
 // registrations reads the leases, the webhook configuration and the freeze of podfit.
 type registrations struct{ clients *kube.Clients }
 
-// Registrations implements healthReader. What podfit may not read is named in the facts.
+// Registrations reads all of them. What podfit may not read is named in the facts.
 func (r registrations) Registrations(ctx context.Context) (overview.Facts, error) {
 	var f overview.Facts
 	c, failure := r.clients.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookConfig, metav1.GetOptions{})

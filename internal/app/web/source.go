@@ -364,6 +364,7 @@ func (s *source) customProfiles(ctx context.Context) []web.CustomProfile {
 
 // addEvidence adds what the stored usage shows. Without it nothing is recommended, and only the risks are known that pods show now.
 func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview.World) {
+	const unjudged = "older OOM kills, peaks and what could be given back are not known" // what is not known without the stored usage
 	if !state.Complete() || len(in.Snapshot.Autoscalers) == 0 {
 		return // workloads that are not known yet would stay without evidence
 	}
@@ -383,9 +384,6 @@ func (s *source) addEvidence(ctx context.Context, state *web.State, in *overview
 		state.Problems = append(state.Problems, "The stored usage could not be read, so "+unjudged+".")
 	}
 }
-
-// unjudged is what is not known without the stored usage.
-const unjudged = "older OOM kills, peaks and what could be given back are not known"
 
 // review returns what could be given back, with prices if there are some.
 func (s *source) review(in overview.World, o *overview.Overview) (*overview.Surplus, error) {

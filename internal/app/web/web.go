@@ -206,11 +206,9 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 	}, nil
 }
 
-// requestsPerSecond limits the requests that the page sends to the API server.
-const requestsPerSecond = 50
-
 // separate returns clients with a rate limit of their own, so that viewers do not delay changes of pods.
 func separate(clients *kube.Clients) (*kube.Clients, error) {
+	const requestsPerSecond = 50 // limit of the requests that the page sends to the API server
 	c := rest.CopyConfig(clients.Config)
 	c.RateLimiter = nil
 	c.QPS = requestsPerSecond
