@@ -8,7 +8,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 // Nodes returns the smallest node that pods may run on.
 type Nodes struct {
 	known     bool
-	all       []cluster.Node
+	all       []*cluster.Node
 	byName    map[string]*cluster.Node
 	selectors []cluster.NodeSelector
 	least     map[cluster.Place]NodeSizes // cache of open
@@ -20,11 +20,9 @@ func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
 	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]NodeSizes{}}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
-			n.all = append(n.all, all[i])
+			n.all = append(n.all, &all[i])
+			n.byName[all[i].Name] = &all[i]
 		}
-	}
-	for i := range n.all {
-		n.byName[n.all[i].Name] = &n.all[i]
 	}
 	return n
 }
@@ -96,8 +94,8 @@ func (n *Nodes) open(place cluster.Place) NodeSizes {
 		return least
 	}
 	selector, known := cluster.SelectorOf(n.selectors, place)
-	for i := range n.all {
-		if c := &n.all[i]; known && !c.Tainted && c.Matches(selector) {
+	for _, c := range n.all {
+		if known && !c.Tainted && c.Matches(selector) {
 			least = least.smaller(sizesOf(c))
 		}
 	}
