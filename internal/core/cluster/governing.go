@@ -65,24 +65,10 @@ type Governed struct {
 // reason why they are left alone. startupBoost is the feature gate CPUStartupBoost. The result is sorted by autoscaler and
 // contains every autoscaler, those that govern no pod too.
 func Gather(as []*Autoscaler, pods []*Pod, startupBoost bool) []Governed {
-	byTarget := make(map[Workload][]*Autoscaler, len(as))
-	for _, a := range as {
-		byTarget[a.Target] = append(byTarget[a.Target], a)
-	}
+	byTop := podsByTop(pods)
 	podsOf := make(map[*Autoscaler][]*Pod, len(as))
-	governing := make(map[Workload]*Autoscaler, len(as))
-	for _, p := range pods {
-		if p.Top.IsZero() {
-			continue
-		}
-		a, known := governing[p.Top]
-		if !known {
-			a = Responsible(byTarget[p.Top], startupBoost)
-			governing[p.Top] = a
-		}
-		if a != nil {
-			podsOf[a] = append(podsOf[a], p)
-		}
+	for target, named := range autoscalersByTarget(as) {
+		podsOf[Responsible(named, startupBoost)] = byTop[target]
 	}
 	out := Each(as, func(a **Autoscaler) Governed { return Governed{Autoscaler: *a, Pods: podsOf[*a]} })
 	slices.SortFunc(out, func(a, b Governed) int { return a.Autoscaler.Key.Compare(b.Autoscaler.Key) })

@@ -106,7 +106,10 @@ const (
 )
 
 // Live reports whether the pod runs or may still run.
-func (p *Pod) Live() bool { return !p.Deleting && p.Phase != Succeeded && p.Phase != Failed }
+func (p *Pod) Live() bool { return !p.Deleting && !p.HasFinished() }
+
+// HasFinished reports whether all containers of the pod have ended for good.
+func (p *Pod) HasFinished() bool { return p.Phase == Succeeded || p.Phase == Failed }
 
 // Workload returns the topmost controller of the pod, because the direct controller of a Deployment's pods changes with each rollout. It is the
 // direct controller while the topmost is unknown, and the pod itself if it has none.

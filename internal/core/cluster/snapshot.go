@@ -25,21 +25,26 @@ func (s *Snapshot) AutoscalersOf(w Workload) []*Autoscaler { return s.byTarget[w
 func NewSnapshot(pods []*Pod, autoscalers []*Autoscaler) *Snapshot {
 	slices.SortFunc(pods, func(a, b *Pod) int { return a.Compare(b.Key) })
 	slices.SortFunc(autoscalers, func(a, b *Autoscaler) int { return a.Compare(b.Key) })
-	snapshot := &Snapshot{
-		Pods:        pods,
-		Autoscalers: autoscalers,
-		byTop:       make(map[Workload][]*Pod),
-		byTarget:    make(map[Workload][]*Autoscaler, len(autoscalers)),
-	}
+	return &Snapshot{Pods: pods, Autoscalers: autoscalers, byTop: podsByTop(pods), byTarget: autoscalersByTarget(autoscalers)}
+}
+
+// podsByTop returns the pods by their topmost controllers. Pods without one are left out.
+func podsByTop(pods []*Pod) map[Workload][]*Pod {
+	out := make(map[Workload][]*Pod)
 	for _, p := range pods {
 		if !p.Top.IsZero() {
-			snapshot.byTop[p.Top] = append(snapshot.byTop[p.Top], p)
+			out[p.Top] = append(out[p.Top], p)
 		}
 	}
-	for _, a := range autoscalers {
-		snapshot.byTarget[a.Target] = append(snapshot.byTarget[a.Target], a)
+	return out
+}
+
+func autoscalersByTarget(all []*Autoscaler) map[Workload][]*Autoscaler {
+	out := make(map[Workload][]*Autoscaler, len(all))
+	for _, a := range all {
+		out[a.Target] = append(out[a.Target], a)
 	}
-	return snapshot
+	return out
 }
 
 // A Daemon is a DaemonSet, whose pods take room of each node that they run on.

@@ -70,14 +70,7 @@ type Scale struct {
 // a number, so a group with an unknown controller or an unread scale is left alone. A Job, and a controller without a scale
 // subresource, should have as many pods as exist, with terminating ones (W-14 in docs/migrate.md).
 func (s Scale) Wanted(controller Workload, present int) (int, bool) {
-	type kind struct{ group, kind string }
-	switch (kind{controller.Group, controller.Kind}) {
-	case kind{"batch", "Job"}:
-		return present, true
-	case kind{"apps", "ReplicaSet"}, kind{"apps", "StatefulSet"}, kind{"apps", "DaemonSet"}, kind{"", "ReplicationController"}:
-		return int(s.Replicas), s.Known && s.Replicas > 0
-	}
-	if s.Unscalable {
+	if s.Unscalable || controller.Group == "batch" && controller.Kind == "Job" {
 		return present, true
 	}
 	return int(s.Replicas), s.Known && s.Replicas > 0

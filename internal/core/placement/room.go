@@ -55,7 +55,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 	}
 	for _, p := range pods {
 		n := r.Nodes[p.Node]
-		if n == nil || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		if n == nil || p.HasFinished() {
 			continue
 		}
 		n.Pods = append(n.Pods, p)

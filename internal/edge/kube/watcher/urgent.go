@@ -86,28 +86,22 @@ func (u *urgent) continuesSurge(before, now *cluster.Pod, isReady bool) bool {
 	return isGone && u.waits.Surging[before.Controller] || isReady && u.waits.Surging[now.Controller]
 }
 
-func isDeferred(p *cluster.Pod) bool {
-	return p != nil && p.Resize != nil && p.Resize.State == cluster.ResizeDeferred
-}
+func isDeferred(p *cluster.Pod) bool { return p != nil && p.IsDeferred() }
 
 // holdsRoom reports whether a pod is a placeholder pod with a node: the pod that it is for may be evicted.
 func holdsRoom(p *cluster.Pod) bool { return p != nil && p.Placeholder && p.Node != "" }
 
 // freesRoom reports whether a pod leaves a node on which other pods wait for room, or becomes smaller there.
 func (u *urgent) freesRoom(before, now *cluster.Pod) bool {
-	if before == nil || before.Node == "" || !u.waits.Nodes[before.Node] || hasFinished(before) {
+	if before == nil || before.Node == "" || !u.waits.Nodes[before.Node] || before.HasFinished() {
 		return false
 	}
-	if now == nil || now.UID != before.UID || hasFinished(now) {
+	if now == nil || now.UID != before.UID || now.HasFinished() {
 		return true
 	}
 	had := presentRequests(before)
 	has := presentRequests(now)
 	return has.CPU < had.CPU || has.Memory < had.Memory
-}
-
-func hasFinished(p *cluster.Pod) bool {
-	return p.Phase == cluster.Succeeded || p.Phase == cluster.Failed
 }
 
 // presentRequests returns the sum of the requests that the kubelet has applied.
