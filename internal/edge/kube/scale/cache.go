@@ -22,57 +22,60 @@ var ErrPending = errors.New("not known yet")
 
 // A Cache has the kinds that the API server serves, and the scales of controllers. All methods can be called concurrently.
 type Cache struct {
-	clients *kube.Clients
+	clients    *kube.Clients
+	log        *slog.Logger
+	wakeKinds  chan struct{} // buffer of one: triggers discovery after kindsPause
+	wakeScales chan struct{} // buffer of one: an entry is due
 
-	mu      sync.Mutex // of all fields below
-	kinds   *kinds
-	scales  *scales
+	mu      sync.Mutex    // of all fields below
 	changed chan struct{} // nil unless Changed was called: closed at the next change
+
+	// The kinds that the API server serves. If discovery fails for an API group, the known kinds of the group are kept.
+	served map[projection.GroupKind]Kind
+	loaded time.Time                          // start of the last successful discovery; zero: never
+	tried  bool                               // discovery has succeeded or failed at least once
+	asked  map[projection.GroupKind]time.Time // kinds that were looked up and are not served, by time of the first look-up
+
+	// The scales of controllers that podfit does not watch. If a read fails, the known scale is kept.
+	entries map[cluster.Workload]*entry
 }
 
 // NewCache returns an empty Cache. It sends no request before Run or Discover.
 func NewCache(c *kube.Clients, log *slog.Logger) *Cache {
-	out := &Cache{clients: c}
-	out.kinds = &kinds{mu: &out.mu, asked: make(map[projection.GroupKind]time.Time), wake: make(chan struct{}, 1), log: log}
-	out.scales = &scales{mu: &out.mu, entries: make(map[cluster.Workload]*entry), wake: make(chan struct{}, 1), log: log}
-	return out
+	return &Cache{
+		clients: c, log: log, wakeKinds: make(chan struct{}, 1), wakeScales: make(chan struct{}, 1),
+		asked: make(map[projection.GroupKind]time.Time), entries: make(map[cluster.Workload]*entry),
+	}
 }
 
 // Run refreshes the kinds and the scales until ctx ends.
 func (c *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { c.scales.run(ctx, c.kinds.find, c.reader(), c.notify) })
-	d := c.discoverer()
-	running.Go(func() {
-		c.kinds.run(ctx, d, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.notify()
-		})
-	})
+	running.Go(func() { c.readScales(ctx, c.reader()) })
+	running.Go(func() { c.discoverKinds(ctx, c.discoverer()) })
 	running.Wait()
 }
 
 // Discover discovers the kinds once if an unknown one was looked up, and reports whether it did. Run must not be called on the same Cache.
 func (c *Cache) Discover(ctx context.Context) (bool, error) {
 	c.mu.Lock()
-	needed := len(c.kinds.asked) > 0
+	needed := len(c.asked) > 0
 	c.mu.Unlock()
 	if !needed {
 		return false, nil
 	}
-	return true, c.kinds.refresh(ctx, c.discoverer())
+	return true, c.refreshKinds(ctx, c.discoverer())
 }
 
 // Read reads the scales that were looked up, once. Run must not be called on the same Cache.
 func (c *Cache) Read(ctx context.Context) {
-	due, _ := c.scales.due(time.Now())
+	due, _ := c.due(time.Now())
 	read := c.reader()
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, of := range due {
 		g.Go(func() error {
-			c.scales.refresh(ctx, of, c.kinds.find, read, c.notify)
+			c.refreshScale(ctx, of, read)
 			return nil
 		})
 	}
@@ -89,7 +92,7 @@ func (c *Cache) reader() reader { return readerOf(c.clients.Core.CoreV1().RESTCl
 func (c *Cache) Discovered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kinds.tried
+	return c.tried
 }
 
 // Changed returns a channel that is closed when another kind or the owner of another controller may be known.
@@ -114,14 +117,14 @@ func (c *Cache) notify() {
 func (c *Cache) Kind(gk projection.GroupKind) (Kind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kinds.find(gk)
+	return c.find(gk)
 }
 
 // KnownKind is Kind for kinds of objects that may not exist: it stores nothing and triggers no discovery.
 func (c *Cache) KnownKind(gk projection.GroupKind) (Kind, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if info, ok := c.kinds.served[gk]; ok || !c.kinds.loaded.IsZero() {
+	if info, ok := c.served[gk]; ok || !c.loaded.IsZero() {
 		return info, nil
 	}
 	return Kind{}, ErrPending
@@ -139,7 +142,7 @@ type Reading struct {
 func (c *Cache) Scale(w cluster.Workload) Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.scales.want(w)
+	e := c.want(w)
 	return Reading{Scale: e.scale, Answered: e.answered(), Missing: e.gone || !e.read, Err: e.err}
 }
 
@@ -148,7 +151,7 @@ func (c *Cache) Scale(w cluster.Workload) Reading {
 func (c *Cache) Parent(w cluster.Workload) cluster.Workload {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.scales.entries[w]; e != nil {
+	if e := c.entries[w]; e != nil {
 		return e.parent
 	}
 	return cluster.Workload{}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,34 +38,22 @@ type Kind struct {
 // Scalable reports whether the kind is served and has a scale subresource.
 func (k Kind) Scalable() bool { return k.Resource != "" && k.Scale }
 
-// kinds has the kinds that the API server serves, and which of them have a scale subresource. If discovery fails for an API group, the
-// known kinds of the group are kept.
-type kinds struct {
-	mu     *sync.Mutex // of the Cache
-	served map[projection.GroupKind]Kind
-	loaded time.Time                          // start of the last successful discovery; zero: never
-	tried  bool                               // discovery has succeeded or failed at least once
-	asked  map[projection.GroupKind]time.Time // kinds that were looked up and are not served, by time of the first look-up
-	wake   chan struct{}                      // buffer of one: triggers discovery after kindsPause
-	log    *slog.Logger
-}
-
 // find returns how a kind is served, or the zero Kind if it is not served. For a new unknown kind the error is ErrPending until
 // the next discovery, because the CRD of the kind may be newer than the last one.
-func (k *kinds) find(gk projection.GroupKind) (Kind, error) {
-	if info, ok := k.served[gk]; ok {
+func (c *Cache) find(gk projection.GroupKind) (Kind, error) {
+	if info, ok := c.served[gk]; ok {
 		return info, nil
 	}
-	since, waiting := k.asked[gk]
-	if !waiting && len(k.asked) >= maxAsked {
+	since, waiting := c.asked[gk]
+	if !waiting && len(c.asked) >= maxAsked {
 		return Kind{}, ErrPending // until some of them expire
 	}
 	if !waiting {
-		k.asked[gk] = time.Now()
-		kube.Signal(k.wake)
+		c.asked[gk] = time.Now()
+		kube.Signal(c.wakeKinds)
 		return Kind{}, ErrPending
 	}
-	if !k.loaded.After(since) {
+	if !c.loaded.After(since) {
 		return Kind{}, ErrPending
 	}
 	return Kind{}, nil
@@ -77,23 +64,23 @@ type discoverer interface {
 	ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
 
-// run refreshes the kinds until ctx ends. It calls changed after each attempt.
-func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
+// discoverKinds refreshes the kinds until ctx ends, and reports a change after each attempt.
+func (c *Cache) discoverKinds(ctx context.Context, d discoverer) {
 	tick := time.NewTicker(kindsRefresh)
 	defer tick.Stop()
 	for {
-		err := k.refresh(ctx, d)
+		err := c.refreshKinds(ctx, d)
 		if ctx.Err() != nil {
 			return
 		}
-		k.mu.Lock()
-		k.tried = true
-		k.mu.Unlock()
 		if err != nil {
-			k.log.Warn("Discovery failed; the known kinds are kept", slog.Any("error", err))
-			kube.Signal(k.wake)
+			c.log.Warn("Discovery failed; the known kinds are kept", slog.Any("error", err))
+			kube.Signal(c.wakeKinds)
 		}
-		changed()
+		c.mu.Lock()
+		c.tried = true
+		c.notify()
+		c.mu.Unlock()
 		if !kube.Sleep(ctx, kindsPause) {
 			return
 		}
@@ -101,12 +88,12 @@ func (k *kinds) run(ctx context.Context, d discoverer, changed func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-k.wake:
+		case <-c.wakeKinds:
 		}
 	}
 }
 
-func (k *kinds) refresh(ctx context.Context, d discoverer) error {
+func (c *Cache) refreshKinds(ctx context.Context, d discoverer) error {
 	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
 	defer cancel()
 	began := time.Now()
@@ -117,26 +104,26 @@ func (k *kinds) refresh(ctx context.Context, d discoverer) error {
 	}
 	fresh := kindsIn(groups, lists)
 
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	lost := make(map[string]bool)
 	for gv := range failed.Groups {
 		lost[gv.Group] = true
 	}
-	for gk, info := range k.served {
+	for gk, info := range c.served {
 		if _, ok := fresh[gk]; !ok && lost[gk.Group] {
 			fresh[gk] = info
 		}
 	}
-	k.served = fresh
-	k.loaded = began
-	maps.DeleteFunc(k.asked, func(gk projection.GroupKind, since time.Time) bool {
+	c.served = fresh
+	c.loaded = began
+	maps.DeleteFunc(c.asked, func(gk projection.GroupKind, since time.Time) bool {
 		_, served := fresh[gk]
 		return served || lost[gk.Group] || began.Sub(since) > time.Hour // it is served, still unknown, or possibly not needed any more
 	})
-	for _, since := range k.asked {
+	for _, since := range c.asked {
 		if began.Sub(since) < kindsYoung {
-			kube.Signal(k.wake)
+			kube.Signal(c.wakeKinds)
 			break
 		}
 	}

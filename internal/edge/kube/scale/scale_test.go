@@ -65,22 +65,21 @@ func resources(groupVersion string, names ...string) *metav1.APIResourceList {
 	return list
 }
 
-func startKinds(t *testing.T, d *fakeDiscovery) (*kinds, *sync.Mutex) {
+func startKinds(t *testing.T, d *fakeDiscovery) (*Cache, *sync.Mutex) {
 	t.Helper()
-	c := NewCache(nil, slog.New(slog.DiscardHandler))
-	k := c.kinds
+	k := NewCache(nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.run(ctx, d, func() {})
+		k.discoverKinds(ctx, d)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
 	synctest.Wait()
-	return k, &c.mu
+	return k, &k.mu
 }
 
 var (
@@ -126,11 +125,11 @@ func TestKinds_discoveryFails_knownKindsAreKept(t *testing.T) {
 func TestKinds_discoveryHangs_requestEndsInTimeAndWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDiscovery{hangs: true}
-		k := NewCache(nil, slog.New(slog.DiscardHandler)).kinds
+		k := NewCache(nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		began := time.Now()
-		k.run(ctx, d, func() {})
+		k.discoverKinds(ctx, d)
 		synctest.Wait() // no request may remain, because the test ends only after all goroutines
 		if took := time.Since(began); took != 10*time.Minute || d.asked < 10 || d.asked > 20 {
 			t.Errorf("%d requests in %s, want 10 to 20", d.asked, took)
@@ -248,24 +247,22 @@ func (f *fakeScales) set(answer error, n int32) {
 	f.n = n
 }
 
-func startScales(t *testing.T, f *fakeScales) (*scales, *sync.Mutex) {
+func startScales(t *testing.T, f *fakeScales) (*Cache, *sync.Mutex) {
 	t.Helper()
-	c := NewCache(nil, slog.New(slog.DiscardHandler))
-	s := c.scales
-	find := func(projection.GroupKind) (Kind, error) {
-		return Kind{Version: "v1", Resource: "rollouts", Scale: true}, nil
-	}
+	s := NewCache(nil, slog.New(slog.DiscardHandler))
+	served := Kind{Version: "v1", Resource: "rollouts", Scale: true}
+	s.served = map[projection.GroupKind]Kind{rolloutKind: served, {Kind: rolloutKind.Kind}: served}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.run(ctx, find, f.read, func() {})
+		s.readScales(ctx, f.read)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	return s, &c.mu
+	return s, &s.mu
 }
 
 func TestScales_readFails_knownScaleIsKept(t *testing.T) {
@@ -345,7 +342,7 @@ func TestScales_manyControllers_requestsAreDistributed(t *testing.T) {
 }
 
 func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
-	k := NewCache(nil, slog.New(slog.DiscardHandler)).kinds
+	k := NewCache(nil, slog.New(slog.DiscardHandler))
 	k.loaded = time.Now()
 	for i := range 2 * maxAsked {
 		_, _ = k.find(projection.GroupKind{Group: "g.example", Kind: fmt.Sprint("Kind", i)})
@@ -357,12 +354,12 @@ func TestKinds_manyUnknownKinds_memoryIsBounded(t *testing.T) {
 
 func TestCache_knownKindOfUnknownKind_leavesNoState(t *testing.T) {
 	c := NewCache(nil, slog.New(slog.DiscardHandler))
-	c.kinds.loaded = time.Now()
+	c.loaded = time.Now()
 	w := cluster.Workload{Group: robot.Group, Kind: robot.Kind, Namespace: "shop", Name: "r"}
 	if kind, err := c.KnownKind(robot); err != nil || kind.Scalable() || !c.Parent(w).IsZero() {
 		t.Errorf("kind %+v, error %v, want one that is not served", kind, err)
 	}
-	if n := len(c.kinds.asked) + len(c.kinds.wake) + len(c.scales.entries); n > 0 {
+	if n := len(c.asked) + len(c.wakeKinds) + len(c.entries); n > 0 {
 		t.Errorf("%d entries remain, want none", n)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,15 +38,6 @@ const (
 	atOnce      = 4                      // number of concurrent reads
 )
 
-// scales has the scale subresources of controllers that podfit does not watch. A loop refreshes the entries at a bounded rate. If a read
-// fails, the known scale is kept.
-type scales struct {
-	mu      *sync.Mutex // of the Cache
-	entries map[cluster.Workload]*entry
-	wake    chan struct{} // buffer of one
-	log     *slog.Logger
-}
-
 // An entry is the cached scale of one controller.
 type entry struct {
 	asked  time.Time // time of the last look-up
@@ -65,12 +55,12 @@ type entry struct {
 func (e *entry) answered() bool { return e.read || e.err != nil }
 
 // want returns the entry of a controller, and schedules reads of it from now on.
-func (s *scales) want(w cluster.Workload) *entry {
-	e := s.entries[w]
+func (c *Cache) want(w cluster.Workload) *entry {
+	e := c.entries[w]
 	if e == nil {
 		e = &entry{}
-		s.entries[w] = e
-		kube.Signal(s.wake)
+		c.entries[w] = e
+		kube.Signal(c.wakeScales)
 	}
 	e.asked = time.Now()
 	return e
@@ -79,23 +69,23 @@ func (s *scales) want(w cluster.Workload) *entry {
 // A reader reads one scale subresource. k has its version and resource name.
 type reader func(ctx context.Context, k Kind, w cluster.Workload) (*autoscalingv1.Scale, error)
 
-// run refreshes the entries until ctx ends. It calls changed, with the mutex held, when an owner becomes known.
-func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
+// readScales refreshes the entries at a bounded rate until ctx ends.
+func (c *Cache) readScales(ctx context.Context, read reader) {
 	var readers errgroup.Group
 	readers.SetLimit(atOnce)
 	defer func() { _ = readers.Wait() }() // failures are in the entries
 	for {
-		due, next := s.due(time.Now())
+		due, next := c.due(time.Now())
 		for _, w := range due {
 			readers.Go(func() error {
-				s.refresh(ctx, w, find, read, changed)
+				c.refreshScale(ctx, w, read)
 				return nil
 			})
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wake:
+		case <-c.wakeScales:
 		case <-time.After(next):
 		}
 	}
@@ -103,18 +93,18 @@ func (s *scales) run(ctx context.Context, find func(projection.GroupKind) (Kind,
 
 // due returns the controllers to read now, the longest overdue first, and the time until the next one is due. It marks them as
 // busy and removes expired entries.
-func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
+func (c *Cache) due(now time.Time) ([]cluster.Workload, time.Duration) {
 	ready := map[cluster.Workload]time.Time{} // since when
 	next := freshFor
-	s.mu.Lock()
-	if len(s.entries) > 0 {
+	c.mu.Lock()
+	if len(c.entries) > 0 {
 		next = firstRetry // busy entries may be due again by then
 	}
-	for w, e := range s.entries {
+	for w, e := range c.entries {
 		switch {
 		case e.busy:
 		case now.Sub(e.asked) > expiry:
-			delete(s.entries, w)
+			delete(c.entries, w)
 		case !e.due.After(now):
 			e.busy = true
 			ready[w] = e.due
@@ -122,15 +112,15 @@ func (s *scales) due(now time.Time) ([]cluster.Workload, time.Duration) {
 			next = min(next, e.due.Sub(now))
 		}
 	}
-	s.mu.Unlock() // not held during sorting
+	c.mu.Unlock() // not held during sorting
 	out := slices.SortedFunc(maps.Keys(ready), func(a, b cluster.Workload) int { return cmp.Or(ready[a].Compare(ready[b]), a.Compare(b)) })
 	return out, max(next, 10*time.Millisecond)
 }
 
-func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(projection.GroupKind) (Kind, error), read reader, changed func()) {
-	s.mu.Lock()
-	k, err := find(projection.KindOf(w))
-	s.mu.Unlock()
+func (c *Cache) refreshScale(ctx context.Context, w cluster.Workload, read reader) {
+	c.mu.Lock()
+	k, err := c.find(projection.KindOf(w))
+	c.mu.Unlock()
 
 	var got *autoscalingv1.Scale
 	switch {
@@ -143,9 +133,9 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(proj
 		cancel()
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entries[w]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[w]
 	if e == nil {
 		return
 	}
@@ -161,21 +151,21 @@ func (s *scales) refresh(ctx context.Context, w cluster.Workload, find func(proj
 		}
 	} else {
 		if e.err == nil {
-			s.log.Warn("Reading the scale subresource failed; the last known scale is kept", slog.String("workload", w.String()), slog.Any("error", err))
+			c.log.Warn("Reading the scale subresource failed; the last known scale is kept", slog.String("workload", w.String()), slog.Any("error", err))
 		}
 		e.err = err
 		e.gone = apierrors.IsNotFound(err)
 		e.fails++
 	}
-	e.due = time.Now().Add(s.pause(e))
+	e.due = time.Now().Add(c.pause(e))
 	if fresh {
-		changed()
+		c.notify() // an owner may be known now
 	}
 }
 
 // pause returns the time until an entry is read again: a minute, more with many entries, less after a failure, with jitter.
-func (s *scales) pause(e *entry) time.Duration {
-	d := max(freshFor, time.Duration(len(s.entries))*spread)
+func (c *Cache) pause(e *entry) time.Duration {
+	d := max(freshFor, time.Duration(len(c.entries))*spread)
 	if e.fails > 0 && e.fails < 10 {
 		d = min(d, firstRetry<<(e.fails-1))
 	}
