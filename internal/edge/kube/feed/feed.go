@@ -44,10 +44,12 @@ type Config struct {
 	LostWithout   string // what podfit cannot do if it has no right to read the collection; "" if it cannot start without it
 	Remedy        string // what to do if the API server does not have the collection
 	NonBlocking   bool   // decisions about pods do not wait until the collection is up to date
+	Optional      bool   // the feed is ready at once, so that nothing waits for the first list
 }
 
 // A Source lists and watches a collection of the API server, and projects its objects.
 type Source[T any] struct {
+	Config
 	List    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	Project func(runtime.Object) T
@@ -77,28 +79,24 @@ type Feed struct {
 }
 
 // New returns a feed. It sends no request before Run.
-func New[T any](c Config, from Source[T], to Sink[T], log *slog.Logger) *Feed {
-	f := &Feed{Config: c, state: State{Resource: c.Name, NonBlocking: c.NonBlocking}, ready: make(chan struct{}), log: log}
+func New[T any](from Source[T], to Sink[T], log *slog.Logger) *Feed {
+	f := &Feed{Config: from.Config, state: State{Resource: from.Name, NonBlocking: from.NonBlocking}, ready: make(chan struct{}), log: log}
+	if from.Optional {
+		f.markReady()
+	}
 	lw := listWatcher[T]{feed: f, source: from}
 	projections := &projectionStore[T]{feed: f, to: to}
 	f.load = func(ctx context.Context) error { return lw.load(ctx, projections) }
 	f.reflector = cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch},
 		nil, projections,
-		cache.ReflectorOptions{Name: "podfit", TypeDescription: c.Name})
+		cache.ReflectorOptions{Name: "podfit", TypeDescription: from.Name})
 	f.reflector.WatchListPageSize = kube.PageSize
 	return f
 }
 
 // Ready returns a channel that is closed when the collection has been listed once, or podfit runs without it.
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
-
-// MakeOptional makes the feed ready at once, so that nothing waits for the first list.
-func (f *Feed) MakeOptional() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.markReady()
-}
 
 // Run lists and watches again and again until ctx ends. It does what Reflector.Run does, and records the errors.
 func (f *Feed) Run(ctx context.Context) {

@@ -64,7 +64,8 @@ func TestFeed_projectionOfOneObjectPanics_othersAreKept(t *testing.T) {
 		events := watch.NewRaceFreeFake()
 		s := new(sink)
 		var out logText
-		f := New(Config{Name: "pods"}, source{
+		f := New(source{
+			Config: Config{Name: "pods"},
 			List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Pod{*named("a", "1"), *named("bad-b", "2"), *named("c", "3")}}, nil
 			},

@@ -29,6 +29,7 @@ type pages struct {
 
 func (p *pages) source(t *testing.T) source {
 	return source{
+		Config: Config{Name: "pods"},
 		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			p.lists++
 			out := &corev1.PodList{}
@@ -68,7 +69,7 @@ func (s *sink) count() int {
 func TestFeed_load_readsAllPagesWithoutWatch(t *testing.T) {
 	for name, p := range map[string]*pages{"no object": {}, "one page": {total: 2}, "three pages": {total: 5}, "pages expire": {total: 5, expires: 1}} {
 		s := new(sink)
-		f := New(Config{Name: "pods"}, p.source(t), s, slog.New(slog.DiscardHandler))
+		f := New(p.source(t), s, slog.New(slog.DiscardHandler))
 		if err := f.Load(t.Context()); err != nil || s.count() != p.total || !f.State().Synced {
 			t.Errorf("%s: %d of %d pods, synced %t, error %v", name, s.count(), p.total, f.State().Synced, err)
 		}
@@ -77,7 +78,9 @@ func TestFeed_load_readsAllPagesWithoutWatch(t *testing.T) {
 
 func TestFeed_loadFails_errorNamesTheCollection(t *testing.T) {
 	p := &pages{err: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no right"))}
-	f := New(Config{Name: "pods", LostWithout: "which pods there are"}, p.source(t), new(sink), slog.New(slog.DiscardHandler))
+	from := p.source(t)
+	from.LostWithout = "which pods there are"
+	f := New(from, new(sink), slog.New(slog.DiscardHandler))
 	if err := f.Load(t.Context()); !apierrors.IsForbidden(err) || f.State().Synced || !f.State().Forbidden || p.lists != 1 {
 		t.Errorf("state %+v after %d lists, error %v", f.State(), p.lists, err)
 	}

@@ -146,7 +146,8 @@ func (p *watchedPods) stuck() bool {
 func staleAfter(t *testing.T, p *watchedPods, breaks func(*watchedPods)) (after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(sink)
-		f := New(Config{Name: "pods"}, source{
+		f := New(source{
+			Config: Config{Name: "pods"},
 			List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, p.list(ctx)
 			},
@@ -275,7 +276,8 @@ func TestFeed_requestWithoutResponse_isCancelledAndRetried(t *testing.T) {
 					}
 					return nil
 				}
-				f := New(Config{Name: "pods"}, source{
+				f := New(source{
+					Config: Config{Name: "pods"},
 					List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, first(ctx, "list")
 					},

@@ -27,7 +27,8 @@ func (w *World) addHeld() {
 	s.LostWithout = "which recommendations were reverted after a canary"
 	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = true
-	addFeed(w.base, s, &w.helds).MakeOptional()
+	s.Optional = true
+	addFeed(w.base, s, &w.helds)
 }
 
 // heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.

@@ -37,8 +37,8 @@ func (w *World) addProfiles() {
 		"rules for limits or learnt startup boosts"
 	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -"
 	s.NonBlocking = !w.o.Rules
+	s.Optional = true
 	w.profileFeed = addFeed(w.base, s, &w.profiles)
-	w.profileFeed.MakeOptional()
 }
 
 // ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster

@@ -111,14 +111,8 @@ func and(selectors ...string) string {
 	return strings.Join(slices.DeleteFunc(selectors, func(s string) bool { return s == "" }), ",")
 }
 
-// A source is a collection of the API server with the projection of its objects.
-type source[T any] struct {
-	feed.Config
-	feed.Source[T]
-}
-
-func addFeed[T any](b *base, src source[T], to *store[T]) *feed.Feed {
-	f := feed.New(src.Config, src.Source, to, b.log)
+func addFeed[T any](b *base, src feed.Source[T], to *store[T]) *feed.Feed {
+	f := feed.New(src, to, b.log)
 	b.feeds = append(b.feeds, f)
 	return f
 }
@@ -129,16 +123,16 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) source[T] {
+func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) feed.Source[T] {
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
-	return source[T]{feed.Config{Name: name}, feed.Source[T]{List: list, Watch: c.Watch, Project: project}}
+	return feed.Source[T]{Config: feed.Config{Name: name}, List: list, Watch: c.Watch, Project: project}
 }
 
 // typed returns the source of a client whose objects have one type.
 func typed[O any, L runtime.Object, T any, P interface {
 	*O
 	runtime.Object
-}](name string, c lister[L], project func(P) T) source[T] {
+}](name string, c lister[L], project func(P) T) feed.Source[T] {
 	return sourceOf(name, c, func(o runtime.Object) T {
 		if p, ok := o.(P); ok {
 			return project(p)
