@@ -312,14 +312,14 @@ func (r *recommender) rounding(a *cluster.Autoscaler) *cluster.Autoscaler {
 
 // report sets a condition with the reason of a problem, or removes it if there is no reason.
 func (a *advice) report(kind v1.VerticalPodAutoscalerConditionType, reason, message string) {
-	status := watcher.True
+	status := watcher.Status(watcher.True)
 	if reason == "" {
 		status = watcher.Removed
 	}
 	a.say(kind, status, reason, message)
 }
 
-func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status, reason, message string) {
+func (a *advice) say(kind v1.VerticalPodAutoscalerConditionType, status watcher.Status, reason, message string) {
 	a.conditions = append(a.conditions, watcher.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 

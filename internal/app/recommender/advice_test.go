@@ -97,7 +97,7 @@ func TestAdvice_problemOfTheTarget_setsConfigUnsupported(t *testing.T) {
 		adv.sayTarget(tt.problem, tt.known)
 		got := ""
 		if len(adv.conditions) > 0 {
-			got = adv.conditions[0].Status
+			got = string(adv.conditions[0].Status)
 		}
 		if got != tt.want {
 			t.Errorf("%s: got status %q, want %q", name, got, tt.want)
@@ -269,7 +269,7 @@ func TestSayConflict_autoscalersOfOneTarget_oneGoverns(t *testing.T) {
 	} {
 		adv := advice{to: tt.a, by: r, in: v}
 		adv.sayConflict()
-		if adv.governing != tt.governing || adv.conditions[0].Status != tt.status {
+		if adv.governing != tt.governing || string(adv.conditions[0].Status) != tt.status {
 			t.Errorf("%s: governs %t, TargetConflict %s; want %t, %s", tt.a.Name, adv.governing, adv.conditions[0].Status, tt.governing, tt.status)
 		}
 	}

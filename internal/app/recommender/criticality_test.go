@@ -132,7 +132,7 @@ func TestRecommender_podAboveShareOfNode_containersAreLoweredAndReplicasAreNamed
 		check := func(when, status, reason string, texts ...string) {
 			t.Helper()
 			c := b.standing("web", v1alpha1.ConditionNeedsMoreReplicas)
-			if c.Status != status || c.Reason != reason {
+			if string(c.Status) != status || c.Reason != reason {
 				t.Errorf("%s: the condition is %+v", when, c)
 			}
 			for _, text := range texts {

@@ -78,7 +78,7 @@ func TestRecommender_HPAOfTheTarget_isReportedByACondition(t *testing.T) {
 				}}
 				b.run(10 * time.Minute)
 				got := b.condition("web", v1alpha1.ConditionHorizontalPodAutoscaler)
-				if got.Status != c.status || got.Reason != c.reason {
+				if string(got.Status) != c.status || got.Reason != c.reason {
 					t.Errorf("condition %+v, want status %q, reason %q", got, c.status, c.reason)
 				}
 				if !c.noRequests && strings.Contains(got.Message, "cannot compute the utilization") {

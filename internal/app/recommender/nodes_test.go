@@ -66,7 +66,7 @@ func TestRecommender_podFitsOnNoNode_setsNeedsLargerNode(t *testing.T) {
 				}
 				b.run(10 * time.Minute)
 				got := b.condition("web", v1alpha1.ConditionNeedsLargerNode)
-				if got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(strings.ToLower(got.Message), strings.ToLower(c.want)) {
+				if string(got.Status) != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(strings.ToLower(got.Message), strings.ToLower(c.want)) {
 					t.Errorf("condition %+v, want status %q, reason %q, text %q", got, c.wantStatus, c.wantReason, c.want)
 				}
 				if advice := b.autoscalers[0].AdviceFor("app"); advice == nil || advice.Target.Memory < 10<<30 {

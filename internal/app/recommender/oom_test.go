@@ -112,7 +112,7 @@ func TestOOMLoop_startsAndEnds_conditionIsSetAndRemoved(t *testing.T) {
 		b.use["app"] = cluster.Amounts(100, 45<<20)
 		b.autoscale("web", b.deployment("web", 2, "app"))
 		b.autoscale("second", b.autoscalers[0].Target).Created = time.Now().Add(time.Hour)
-		status := func(name string) string { return b.condition(name, v1alpha1.ConditionOOMKillLoop).Status }
+		status := func(name string) string { return string(b.condition(name, v1alpha1.ConditionOOMKillLoop).Status) }
 		length := 0
 		b.during(2*time.Hour, func(after time.Duration) {
 			switch after / time.Minute {

@@ -799,7 +799,7 @@ func TestRecommender_profileForResizesWithEvictingMode_isReported(t *testing.T) 
 			if strings.HasPrefix(a.Name, "warn") {
 				want = watcher.True
 			}
-			if c.Status != want || want == watcher.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
+			if string(c.Status) != want || want == watcher.True && !strings.Contains(c.Message, "Set updateMode InPlaceOrRecreate") {
 				t.Errorf("%s: DisruptiveProfile is %+v", a.Name, c)
 			}
 		}

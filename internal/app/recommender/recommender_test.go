@@ -501,7 +501,7 @@ func TestRecommender_olderAutoscalerIsOff_conflictIsReportedWhereItGoverns(t *te
 				if x.conflict {
 					want = watcher.True
 				}
-				if c := b.condition("new", v1alpha1.ConditionTargetConflict); c.Status != want {
+				if c := b.condition("new", v1alpha1.ConditionTargetConflict); string(c.Status) != want {
 					t.Errorf("TargetConflict of the younger autoscaler is %+v, want status %s", c, want)
 				}
 				if c := b.condition("old", v1alpha1.ConditionTargetConflict); c.Status != watcher.Removed {

@@ -44,7 +44,7 @@ func TestRecommender_sizeThatTheAPIServerRejects_isReportedByACondition(t *testi
 				b.limits = c.limits
 				b.run(10 * time.Minute)
 				got := b.condition("web", v1alpha1.ConditionRecommendationNotAdmitted)
-				if got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(got.Message, c.want) {
+				if string(got.Status) != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(got.Message, c.want) {
 					t.Errorf("condition %+v, want status %q, reason %q, text %q", got, c.wantStatus, c.wantReason, c.want)
 				}
 			})

@@ -46,7 +46,7 @@ func TestUpdater_podLevelResourcesCannotBeLowered_autoscalerIsNotUpToDate(t *tes
 					u.pass(ctx, time.Now())
 					time.Sleep(time.Minute)
 				}
-				if c := to.get(); c.Status+" "+c.Reason != want || want != " " && !strings.HasPrefix(c.Message, "0 of 3 pods need no change.") {
+				if c := to.get(); string(c.Status)+" "+c.Reason != want || want != " " && !strings.HasPrefix(c.Message, "0 of 3 pods need no change.") {
 					t.Errorf("condition %+v, want %q and no pod with the recommended size; tried %v", c, want, y.tried)
 				}
 			})

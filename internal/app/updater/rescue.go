@@ -23,9 +23,10 @@ type conditionWriter interface {
 
 // A rescueState is the condition OOMRescue of an autoscaler.
 type rescueState struct {
-	status, reason, message string    // status is watcher.Removed if there is no condition
-	done                    time.Time // when a pod was rescued last
-	rank                    int       // 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, 0 for one that waits
+	status          watcher.Status // watcher.Removed if there is no condition
+	reason, message string
+	done            time.Time // when a pod was rescued last
+	rank            int       // 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, 0 for one that waits
 }
 
 // writeRescues updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they

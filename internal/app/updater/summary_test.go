@@ -96,7 +96,7 @@ func TestUpdater_podsWait_conditionUpdatingNamesTheReason(t *testing.T) {
 			u.pass(ctx, time.Now())
 			time.Sleep(time.Minute)
 			c := to.get()
-			got = append(got, c.Status+" "+c.Reason)
+			got = append(got, string(c.Status)+" "+c.Reason)
 		}
 		if want := "[True BudgetSpent True BudgetSpent True InProgress False UpToDate]"; fmt.Sprint(got) != want {
 			t.Errorf("conditions %v, want %s", got, want)
@@ -155,7 +155,7 @@ func TestUpdater_passesAreSkipped_conditionUpdatingSaysSo(t *testing.T) {
 					u.pass(ctx, time.Now())
 					time.Sleep(time.Minute)
 					c := to.get()
-					got = append(got, c.Status+" "+c.Reason)
+					got = append(got, string(c.Status)+" "+c.Reason)
 				}
 				want := "[True BudgetSpent True BudgetSpent True BudgetSpent Unknown Paused Unknown Paused Unknown Paused Unknown Paused True BudgetSpent True InProgress]"
 				if fmt.Sprint(got) != want {

@@ -5,6 +5,7 @@ package watcher
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -31,7 +32,7 @@ type autoscalerSet struct {
 	targetKinds map[projection.GroupKind]int // number of autoscalers by kind of target
 
 	throttle         kube.Throttle // of the writes of statuses
-	generationPruned bool          // the CRD has no field status.observedGeneration, according to the last status write
+	generationPruned atomic.Bool   // the CRD has no field status.observedGeneration, according to the last status write
 }
 
 func (s *autoscalerSet) start(b *base) {
@@ -142,20 +143,23 @@ func (w *World) Governing(target cluster.Workload) *cluster.Autoscaler {
 
 // Autoscaler returns one autoscaler, or nil.
 func (s *autoscalerSet) Autoscaler(key cluster.Key) *cluster.Autoscaler {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, ok := s.autoscalers.get(key); ok {
+	if e := s.entry(key); e != nil {
 		return e.Autoscaler
 	}
 	return nil
 }
 
-// Status returns the status of an autoscaler, and false if it does not exist.
-func (s *autoscalerSet) Status(key cluster.Key) (v1.VerticalPodAutoscalerStatus, bool) {
+func (s *autoscalerSet) entry(key cluster.Key) *autoscalerEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.autoscalers.get(key)
-	if !ok {
+	e, _ := s.autoscalers.get(key)
+	return e
+}
+
+// Status returns the status of an autoscaler, and false if it does not exist.
+func (s *autoscalerSet) Status(key cluster.Key) (v1.VerticalPodAutoscalerStatus, bool) {
+	e := s.entry(key)
+	if e == nil {
 		return v1.VerticalPodAutoscalerStatus{}, false
 	}
 	return e.status, true

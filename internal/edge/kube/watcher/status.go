@@ -24,21 +24,19 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
+// A Status is the status of a condition.
+type Status = corev1.ConditionStatus
+
 // The statuses of a condition. Removed removes the condition.
 const (
-	True    = string(corev1.ConditionTrue)
-	False   = string(corev1.ConditionFalse)
+	True    = "True"
+	False   = "False"
 	Unknown = "Unknown"
 	Removed = ""
 )
 
-// A Condition is a change of one condition in the status of an autoscaler.
-type Condition struct {
-	Type    v1.VerticalPodAutoscalerConditionType
-	Status  string // True, False, Unknown or Removed
-	Reason  string
-	Message string
-}
+// A Condition is a change of one condition in the status of an autoscaler, without the time.
+type Condition = v1.VerticalPodAutoscalerCondition
 
 // WriteStatus writes the recommendation and the conditions of an autoscaler if they differ from the stored status. It reports
 // whether it wrote. Conditions that are not listed are kept.
@@ -46,25 +44,20 @@ type Condition struct {
 // The write requires the stored version of the object: if the object has changed in the meantime, nothing is written, and the
 // error is ErrConflict. In a dry run no request is sent; the World stores the status until the object changes.
 func (w *autoscalerSet) WriteStatus(ctx context.Context, a *cluster.Autoscaler, advice []cluster.Advice, now time.Time, say ...Condition) (bool, error) {
-	w.mu.Lock()
-	e, ok := w.autoscalers.get(a.Key)
-	pruned := w.generationPruned
-	w.mu.Unlock()
-	if !ok || e.UID != a.UID {
+	e := w.entry(a.Key)
+	if e == nil || e.UID != a.UID {
 		return false, fmt.Errorf("write status of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
 	next := nextStatus(&e.status, a.Generation, advice, now, say)
 	next.Conditions = w.visible(next.Conditions)
-	return w.patchStatus(ctx, e, next, pruned, kube.PatchOp{Op: "add", Path: "/status", Value: next})
+	return w.patchStatus(ctx, e, next, kube.PatchOp{Op: "add", Path: "/status", Value: next})
 }
 
 // WriteConditions writes conditions of an autoscaler like WriteStatus. Other fields of the status, also those that podfit does not know, are
 // kept: the recommender may be another program.
 func (w *autoscalerSet) WriteConditions(ctx context.Context, a *cluster.Autoscaler, now time.Time, say ...Condition) (bool, error) {
-	w.mu.Lock()
-	e, ok := w.autoscalers.get(a.Key)
-	w.mu.Unlock()
-	if !ok || e.UID != a.UID {
+	e := w.entry(a.Key)
+	if e == nil || e.UID != a.UID {
 		return false, fmt.Errorf("write conditions of autoscaler %s: %w", a.Key, kube.ErrNotFound)
 	}
 	status := e.status
@@ -73,15 +66,14 @@ func (w *autoscalerSet) WriteConditions(ctx context.Context, a *cluster.Autoscal
 	if equality.Semantic.DeepEqual(e.status, v1.VerticalPodAutoscalerStatus{}) {            // the object may have no status yet
 		change = kube.PatchOp{Op: "add", Path: "/status", Value: status}
 	}
-	return w.patchStatus(ctx, e, status, false, change)
+	return w.patchStatus(ctx, e, status, change)
 }
 
-// patchStatus changes the status of an autoscaler to the given one if it differs from the stored one. pruned is true if the CRD has no
-// field status.observedGeneration. change is the change of the object.
-func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, pruned bool, change kube.PatchOp) (bool, error) {
+// patchStatus changes the status of an autoscaler to the given one if it differs from the stored one. change is the change of the object.
+func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, status v1.VerticalPodAutoscalerStatus, change kube.PatchOp) (bool, error) {
 	a := e.Autoscaler
 	seen := e.status
-	if pruned {
+	if w.generationPruned.Load() {
 		seen.ObservedGeneration = status.ObservedGeneration
 	}
 	if equality.Semantic.DeepEqual(seen, status) {
@@ -105,10 +97,8 @@ func (w *autoscalerSet) patchStatus(ctx context.Context, e *autoscalerEntry, sta
 	after := projectAutoscaler(written)
 	after.ours = true
 	w.wrote(e, after)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if status.ObservedGeneration != nil {
-		w.generationPruned = written.Status.ObservedGeneration == nil
+		w.generationPruned.Store(written.Status.ObservedGeneration == nil)
 	}
 	return true, nil
 }
@@ -175,39 +165,33 @@ func uncapped(a *cluster.Advice) corev1.ResourceList {
 }
 
 // visible returns the conditions without those of podfit if Options.Plain is set.
-func (w *autoscalerSet) visible(all []v1.VerticalPodAutoscalerCondition) []v1.VerticalPodAutoscalerCondition {
+func (w *autoscalerSet) visible(all []Condition) []Condition {
 	if !w.o.Plain {
 		return all
 	}
 	own := v1alpha1.AllConditions()
-	return slices.DeleteFunc(all, func(c v1.VerticalPodAutoscalerCondition) bool { return slices.Contains(own, string(c.Type)) })
+	return slices.DeleteFunc(all, func(c Condition) bool { return slices.Contains(own, string(c.Type)) })
 }
 
 // nextConditions returns the conditions sorted by type. lastTransitionTime changes only with the status of a condition.
-func nextConditions(old []v1.VerticalPodAutoscalerCondition, now time.Time, say []Condition) []v1.VerticalPodAutoscalerCondition {
-	said := make(map[v1.VerticalPodAutoscalerConditionType]v1.VerticalPodAutoscalerCondition, len(old)+len(say))
+func nextConditions(old []Condition, now time.Time, say []Condition) []Condition {
+	said := make(map[v1.VerticalPodAutoscalerConditionType]Condition, len(old)+len(say))
 	for _, c := range old {
 		said[c.Type] = c
 	}
 	for _, c := range say {
-		before, existed := said[c.Type]
+		before := said[c.Type]
 		if c.Status == Removed {
 			delete(said, c.Type)
 			continue
 		}
-		next := v1.VerticalPodAutoscalerCondition{
-			Type:               c.Type,
-			Status:             corev1.ConditionStatus(c.Status),
-			Reason:             c.Reason,
-			Message:            c.Message,
-			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // the precision of the API server
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // the precision of the API server
+		if before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
 		}
-		if existed && before.Status == next.Status {
-			next.LastTransitionTime = before.LastTransitionTime
-		}
-		said[c.Type] = next
+		said[c.Type] = c
 	}
-	out := slices.AppendSeq([]v1.VerticalPodAutoscalerCondition{}, maps.Values(said)) // a list, also if it is empty
-	slices.SortFunc(out, func(a, b v1.VerticalPodAutoscalerCondition) int { return cmp.Compare(a.Type, b.Type) })
+	out := slices.AppendSeq([]Condition{}, maps.Values(said)) // a list, also if it is empty
+	slices.SortFunc(out, func(a, b Condition) int { return cmp.Compare(a.Type, b.Type) })
 	return out
 }

@@ -77,7 +77,7 @@ func TestWriteConditions_statusIsEmpty_nextStatusIsWrittenWithGeneration(t *test
 	if body := f.Body(statusPatch); !strings.Contains(body, `"path":"/status",`) {
 		t.Errorf("patch %s, want one that creates the status", body)
 	}
-	if w.generationPruned {
+	if w.generationPruned.Load() {
 		t.Error("the CRD counts as one without status.observedGeneration")
 	}
 }
