@@ -29,25 +29,19 @@ const (
 	maxNewNodes     = 1000             // objects of a kind that are read
 )
 
-// newNodes are the nodes that an autoscaler of the cluster can add. The mutex of the World guards them.
-type newNodes struct {
-	all    []cluster.NewNode
-	known  bool            // they were read once
-	denied map[string]bool // resources that podfit has no right to read; logged once
-}
-
-// A nodeSet has the nodes of the cluster, and those that can be added.
+// A nodeSet has the nodes of the cluster, and those that an autoscaler of the cluster can add.
 type nodeSet struct {
 	*base
-	nodes    store[cluster.Node]
-	sizes    map[string]string // the size class of each node; nil if it has to be built again
-	newNodes newNodes
+	nodes         store[cluster.Node]
+	sizes         map[string]string // the size class of each node; nil if it has to be built again
+	newNodes      []cluster.NewNode
+	newNodesKnown bool            // they were read once
+	denied        map[string]bool // resources that podfit has no right to read; logged once
 }
 
 func (s *nodeSet) start(b *base) {
 	s.base = b
 	s.nodes = store[cluster.Node]{mu: &b.mu, changed: s.nodeChanged}
-	s.newNodes.denied = map[string]bool{}
 }
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
@@ -94,7 +88,7 @@ func (s *nodeSet) Nodes() []cluster.Node {
 func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.newNodes.all, s.newNodes.known
+	return s.newNodes, s.newNodesKnown
 }
 
 // readNewNodes reads the nodes that can be added again and again until ctx ends.
@@ -121,8 +115,8 @@ func (s *nodeSet) readable(ctx context.Context, name string, read func(context.C
 	case apierrors.IsForbidden(err):
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !s.newNodes.denied[name] {
-			s.newNodes.denied[name] = true
+		if !s.denied[name] {
+			cluster.Put(&s.denied, name, true)
 			s.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", name),
 				slog.String("impact", "podfit does not know which nodes can be added"),
 				slog.String("remedy", "grant list on "+name+", as deploy/10-rbac.yaml does, or set --max-node-cpu and --max-node-memory"), slog.Any("error", err))
@@ -167,7 +161,7 @@ func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.newNodes.all = slices.Concat(pools, groups)
-	s.newNodes.known = true
+	s.newNodes = slices.Concat(pools, groups)
+	s.newNodesKnown = true
 	return nil
 }

@@ -66,7 +66,8 @@ type otherControllers interface {
 }
 
 // top follows the owners of a workload, starting with the workload itself. It returns the last one that is of a well-known kind
-// or has a scale subresource, or zero if there is none. The error is scale.ErrPending, errCycle, or a missingError.
+// or has a scale subresource, or zero if there is none. The error is scale.ErrPending, errCycle, or
+// that a controller of a well-known kind does not exist, or does not exist yet.
 func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.follow(w, o.other.Kind) }
 
 // follow does the same as top, but finds kinds with the given function.
@@ -100,7 +101,7 @@ func (o *owners) parent(
 		case ok:
 			return c.Parent, true, nil
 		case o.synced(kind):
-			return parent, true, missingError{w}
+			return parent, true, fmt.Errorf("%s %s/%s does not exist", w.Kind, w.Namespace, w.Name)
 		}
 		return parent, true, scale.ErrPending
 	}
@@ -129,13 +130,6 @@ func (o *owners) scaleOf(w cluster.Workload) cluster.Scale {
 		return cluster.Scale{Unscalable: true}
 	}
 	return o.other.Scale(w).Scale
-}
-
-// A missingError means that a controller of a well-known kind does not exist, or does not exist yet.
-type missingError struct{ w cluster.Workload }
-
-func (e missingError) Error() string {
-	return fmt.Sprintf("%s %s/%s does not exist", e.w.Kind, e.w.Namespace, e.w.Name)
 }
 
 // TargetProblem returns the problem with the target of an autoscaler, in the message of upstream's condition ConfigUnsupported,

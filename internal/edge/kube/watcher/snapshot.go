@@ -32,11 +32,7 @@ func (w *World) Pods() []*cluster.Pod {
 	}
 	out := make([]*cluster.Pod, 0, w.pods.count())
 	w.pods.each(func(key cluster.Key, p *cluster.Pod) {
-		q := resolved(p, top)
-		if q != p {
-			w.pods.set(key, q)
-		}
-		out = append(out, q)
+		out = append(out, w.resolved(key, p, top))
 	})
 	slices.SortFunc(out, func(a, b *cluster.Pod) int { return a.Compare(b.Key) })
 	return out
@@ -50,15 +46,12 @@ func (w *World) Pod(key cluster.Key) *cluster.Pod {
 	if !ok {
 		return nil
 	}
-	if q := resolved(p, w.owners.top); q != p {
-		w.pods.set(key, q)
-		return q
-	}
-	return p
+	return w.resolved(key, p, w.owners.top)
 }
 
-// resolved returns a pod with its topmost controller. If the owners cannot be followed now, the previous result is kept.
-func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
+// resolved returns a pod with its topmost controller, and stores it if that has changed. If the owners cannot be followed now, the previous
+// result is kept. The mutex is held.
+func (w *World) resolved(key cluster.Key, p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, error)) *cluster.Pod {
 	if p.Controller.IsZero() {
 		return p
 	}
@@ -68,6 +61,7 @@ func resolved(p *cluster.Pod, top func(cluster.Workload) (cluster.Workload, erro
 	}
 	q := *p
 	q.Top = t
+	w.pods.set(key, &q)
 	return &q
 }
 

@@ -40,11 +40,8 @@ func (s *store[T]) get(k cluster.Key) (T, bool) {
 func (s *store[T]) set(k cluster.Key, v T) {
 	in := s.at[k.Namespace]
 	if in == nil {
-		if s.at == nil {
-			s.at = make(map[string]map[string]T)
-		}
 		in = make(map[string]T)
-		s.at[k.Namespace] = in
+		cluster.Put(&s.at, k.Namespace, in)
 	}
 	if _, ok := in[k.Name]; !ok {
 		s.size++
