@@ -10,13 +10,13 @@ package inspection
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
 // Labels reads the labels of a pod, each as "key=value", sorted.
@@ -25,12 +25,7 @@ func Labels(ctx context.Context, c *kube.Clients, key cluster.Key) ([]string, er
 	if err != nil {
 		return nil, fmt.Errorf("get pod %s: %w", key, err)
 	}
-	var out []string
-	for k, v := range p.Labels {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	return out, nil
+	return projection.Pairs(p.Labels, nil), nil
 }
 
 // PodLabels returns the pods that a label selector selects, with the value of one label, "" if a pod does not have it. Namespace "" means

@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -130,17 +131,12 @@ func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
 		}
 		return cluster.NodeName + "=" + node
 	}
-	length := 0
-	all := make([]string, 0, len(p.Labels))
-	for key, value := range p.Labels {
-		if key != appsv1.StatefulSetPodNameLabel && key != cluster.PodIndex && key != appsv1.ControllerRevisionHashLabelKey {
-			all = append(all, key+"="+value)
-			length += len(key) + len(value) + len("=,")
-		}
-	}
-	if length > maxLabels {
+	labels := maps.Clone(p.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return key == appsv1.StatefulSetPodNameLabel || key == cluster.PodIndex || key == appsv1.ControllerRevisionHashLabelKey
+	})
+	if lengthOf(labels) > maxLabels {
 		return ""
 	}
-	slices.Sort(all)
-	return in.String(strings.Join(all, ","))
+	return in.String(strings.Join(Pairs(labels, nil), ","))
 }

@@ -69,11 +69,8 @@ func (s *shares) mayTake(namespace string, most int) bool {
 }
 
 func (s *shares) add(namespace string, n int) {
-	if s.of == nil {
-		s.of = map[string]int{}
-	}
 	s.total += n
-	s.of[namespace] += n
+	cluster.Put(&s.of, namespace, s.of[namespace]+n)
 	if s.of[namespace] == 0 {
 		delete(s.of, namespace)
 	}
@@ -150,10 +147,7 @@ func (in *Interner) place(p *corev1.Pod) cluster.Place {
 			return cluster.Somewhere
 		}
 		place = in.newPlace()
-		if in.places == nil {
-			in.places = make(map[string]cluster.Place)
-		}
-		in.places[name] = place
+		cluster.Put(&in.places, name, place)
 		in.selectors[place-cluster.Selected] = selector{NodeSelector: s, namespace: strings.Clone(p.Namespace)}
 		in.count(&in.selectors[place-cluster.Selected], 1)
 	}
@@ -180,9 +174,10 @@ func (in *Interner) newPlace() cluster.Place {
 	return cluster.Selected + cluster.Place(len(in.selectors)-1)
 }
 
-func selectorLength(selector map[string]string) int {
+// lengthOf returns the length of labels as "key=value", separated by commas.
+func lengthOf(labels map[string]string) int {
 	n := 0
-	for k, v := range selector {
+	for k, v := range labels {
 		n += len(k) + len(v) + len("=,")
 	}
 	return n

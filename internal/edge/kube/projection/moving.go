@@ -4,6 +4,8 @@
 package projection
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -28,11 +30,8 @@ func localData(volumes []corev1.Volume) (local, own bool) {
 // isTied reports whether a pod has a scheduling constraint that podfit does not evaluate, so that it is not known whether another
 // node would take it. Preferences do not count.
 func isTied(spec *corev1.PodSpec) bool {
-	for i := range spec.TopologySpreadConstraints {
-		if spec.TopologySpreadConstraints[i].WhenUnsatisfiable == corev1.DoNotSchedule {
-			return true
-		}
-	}
+	spread := cluster.Find(spec.TopologySpreadConstraints, func(c *corev1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == corev1.DoNotSchedule })
+	claim := cluster.Find(spec.Volumes, func(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 	if a := spec.Affinity; a != nil {
 		near := a.PodAffinity
 		apart := a.PodAntiAffinity
@@ -40,20 +39,13 @@ func isTied(spec *corev1.PodSpec) bool {
 			return true
 		}
 	}
-	for i := range spec.Volumes {
-		if v := &spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			return true
-		}
-	}
-	return spec.HostNetwork || len(spec.ResourceClaims) > 0 || cluster.Find(spec.Containers, needsMore) != nil || cluster.Find(spec.InitContainers, needsMore) != nil
+	return spread != nil || claim != nil || spec.HostNetwork || len(spec.ResourceClaims) > 0 || cluster.Find(spec.Containers, needsMore) != nil || cluster.Find(spec.InitContainers, needsMore) != nil
 }
 
 // needsMore reports whether a container needs something of a node besides CPU and memory.
 func needsMore(c *corev1.Container) bool {
-	for i := range c.Ports {
-		if c.Ports[i].HostPort > 0 {
-			return true
-		}
+	if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort > 0 }) {
+		return true
 	}
 	for _, amounts := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 		for name := range amounts {

@@ -22,7 +22,7 @@ import (
 // Node returns the projection of a node.
 func Node(n *corev1.Node, in *Interner) cluster.Node {
 	out := cluster.Node{
-		Labels:      pairs(n.Labels, in),
+		Labels:      Pairs(n.Labels, in),
 		Name:        n.Name,
 		Allocatable: kube.Amounts(n.Status.Allocatable),
 		Capacity:    kube.Amounts(n.Status.Capacity),
@@ -67,8 +67,8 @@ var transientTaints = map[string]bool{
 	corev1.TaintNodeNetworkUnavailable: true,
 }
 
-// pairs returns labels as "key=value", sorted.
-func pairs(labels map[string]string, in *Interner) []string {
+// Pairs returns labels as "key=value", sorted.
+func Pairs(labels map[string]string, in *Interner) []string {
 	if len(labels) == 0 {
 		return nil
 	}

@@ -23,7 +23,7 @@ const (
 // NodeSelector returns the node selector and the required node affinity of a pod. It returns false if one of them is not evaluated, so
 // that the nodes for the pod are unknown. A nil Interner shares no strings.
 func NodeSelector(p *corev1.PodSpec, in *Interner) (s cluster.NodeSelector, ok bool) {
-	if selectorLength(p.NodeSelector) > longestSelector {
+	if lengthOf(p.NodeSelector) > longestSelector {
 		return s, false
 	}
 	if required := requiredNodeAffinity(p); required != nil {
@@ -31,7 +31,7 @@ func NodeSelector(p *corev1.PodSpec, in *Interner) (s cluster.NodeSelector, ok b
 			return cluster.NodeSelector{}, false
 		}
 	}
-	s.Labels = pairs(p.NodeSelector, in)
+	s.Labels = Pairs(p.NodeSelector, in)
 	return s, true
 }
 

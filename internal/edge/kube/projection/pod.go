@@ -47,8 +47,11 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Deleting:    p.DeletionTimestamp != nil,
 		Resize:      resizeOf(p.Status.Conditions),
 		Sized:       p.Annotations[v1.AnnotationUpdates] != "",
-		Containers:  containers(p, in),
 	}
+	if p.Status.StartTime != nil {
+		out.Started = p.Status.StartTime.UTC()
+	}
+	out.Containers = containers(p, out, in)
 	out.LocalData, out.OwnVolume = localData(p.Spec.Volumes)
 	out.Runtimes = runtimes(p)
 	out.Marks = in.marks(cluster.Marks{
@@ -68,15 +71,14 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	if cost, err := strconv.ParseInt(p.Annotations[corev1.PodDeletionCost], 10, 32); err == nil {
 		out.DeletionCost = int32(cost)
 	}
-	if p.Status.StartTime != nil {
-		out.Started = p.Status.StartTime.UTC()
-	}
 	if c := cluster.Find(p.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == corev1.PodReady }); c != nil {
 		out.Ready = c.Status == corev1.ConditionTrue
 		out.ReadySince = kube.Utc(c.LastTransitionTime)
 	}
-	noteDelays(p, out)
-	out.Crash = crash(p, out, in)
+	isKilled := func(c *cluster.Container) bool { return c.IsSized() && c.Exit != nil && c.Exit.OOM }
+	if !out.Ready && cluster.Find(out.Containers, isKilled) != nil {
+		out.Crash = &cluster.Crash{Version: strings.Clone(p.ResourceVersion), Labels: Pairs(p.Labels, in)}
+	}
 	return out
 }
 
@@ -95,21 +97,6 @@ func criticalityOf(p *corev1.Pod, in *Interner) cluster.Criticality {
 	label, labelled := p.Labels[criticality.Label]
 	return cluster.Criticality{
 		Labelled: labelled, Label: in.String(label[:min(len(label), maxLabel)]), PriorityClass: in.String(p.Spec.PriorityClassName),
-	}
-}
-
-// noteDelays sets the delays of the containers that run since their first start.
-func noteDelays(from *corev1.Pod, to *cluster.Pod) {
-	for i := range to.Containers {
-		c := &to.Containers[i]
-		statuses := from.Status.ContainerStatuses
-		if c.Role != cluster.Regular {
-			statuses = from.Status.InitContainerStatuses
-		}
-		s := statusOf(c.Name, statuses)
-		if s != nil && c.Exit == nil && s.State.Running != nil && !s.State.Running.StartedAt.IsZero() {
-			c.Delay = to.DelayOf(s.State.Running.StartedAt.Unix())
-		}
 	}
 }
 
@@ -181,38 +168,34 @@ func problemOf(c *corev1.PodCondition) cluster.ResizeProblem {
 	return cluster.OtherProblem
 }
 
-func containers(p *corev1.Pod, in *Interner) []cluster.Container {
+// containers returns the projections of the containers of a pod. projected is the projection of the pod, with the time of its start.
+func containers(p *corev1.Pod, projected *cluster.Pod, in *Interner) []cluster.Container {
 	out := make([]cluster.Container, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
-	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus, role func(*corev1.Container) cluster.ContainerRole) {
+	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus, role cluster.ContainerRole) {
 		for i := range specs {
 			if i > math.MaxUint8 {
 				return // does not fit in Container.Index; no real pod has as many containers
 			}
-			c := container(&specs[i], statusOf(specs[i].Name, statuses), role(&specs[i]), p.Spec.Resources != nil, in)
+			status := cluster.Find(statuses, func(s *corev1.ContainerStatus) bool { return s.Name == specs[i].Name })
+			of := role
+			if role == cluster.Init && kube.IsSidecar(&specs[i]) {
+				of = cluster.Sidecar
+			}
+			c := container(&specs[i], of, p.Spec.Resources != nil, in)
+			if status != nil {
+				noteStatus(&c, status, projected)
+			}
 			c.Index = uint8(i)
 			c.Boosted = boosted(p.Annotations, c.Name)
 			out = append(out, c)
 		}
 	}
-	add(p.Spec.Containers, p.Status.ContainerStatuses, func(*corev1.Container) cluster.ContainerRole { return cluster.Regular })
-	add(p.Spec.InitContainers, p.Status.InitContainerStatuses, initRole)
+	add(p.Spec.Containers, p.Status.ContainerStatuses, cluster.Regular)
+	add(p.Spec.InitContainers, p.Status.InitContainerStatuses, cluster.Init)
 	return out
 }
 
-func initRole(c *corev1.Container) cluster.ContainerRole {
-	if kube.IsSidecar(c) {
-		return cluster.Sidecar
-	}
-	return cluster.Init
-}
-
-func statusOf(name string, statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
-	return cluster.Find(statuses, func(s *corev1.ContainerStatus) bool { return s.Name == name })
-}
-
-func container(
-	spec *corev1.Container, status *corev1.ContainerStatus, role cluster.ContainerRole, podLevel bool, in *Interner,
-) cluster.Container {
+func container(spec *corev1.Container, role cluster.ContainerRole, podLevel bool, in *Interner) cluster.Container {
 	c := cluster.Container{Name: in.String(spec.Name), Role: role}
 	c.Requests, c.Limits = kube.SizeOf(&spec.Resources)
 	if role == cluster.Init || podLevel { // its request is part of a sum that must not be too low
@@ -226,13 +209,19 @@ func container(
 			c.Restart = c.Restart.With(r)
 		}
 	}
-	if status == nil {
-		return c
-	}
+	return c
+}
+
+// noteStatus sets what the status of a container of a pod says.
+func noteStatus(c *cluster.Container, status *corev1.ContainerStatus, of *cluster.Pod) {
 	c.Restarts = uint16(max(min(status.RestartCount, math.MaxUint16), 0))
 	c.Exit = exitOf(status)
-	if running := status.State.Running; running != nil && !running.StartedAt.IsZero() && c.Exit != nil {
-		c.Exit.Resumed = max(running.StartedAt.Unix(), 0)
+	if running := status.State.Running; running != nil && !running.StartedAt.IsZero() {
+		if c.Exit != nil {
+			c.Exit.Resumed = max(running.StartedAt.Unix(), 0)
+		} else {
+			c.Delay = of.DelayOf(running.StartedAt.Unix())
+		}
 	}
 	c.Reported = status.Resources != nil
 	if r := status.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
@@ -242,7 +231,6 @@ func container(
 			c.Applied = &applied
 		}
 	}
-	return c
 }
 
 // exitOf returns the last termination of a container: its current state if it is terminated, else its previous state.
@@ -291,21 +279,6 @@ const (
 // IsPlaceholder reports whether a pod is a placeholder pod of podfit.
 func IsPlaceholder(p *corev1.Pod) bool {
 	return p.Labels[PlaceholderLabel] == "true" && p.Spec.PriorityClassName == PlaceholderClass
-}
-
-// crash returns the fields of a pod that only an OOM rescue uses, or nil if the pod is ready or no container was OOM-killed.
-// projected is the projection of the pod.
-func crash(p *corev1.Pod, projected *cluster.Pod, in *Interner) *cluster.Crash {
-	if projected.Ready || !oomKilled(projected) {
-		return nil
-	}
-	return &cluster.Crash{Version: strings.Clone(p.ResourceVersion), Labels: pairs(p.Labels, in)}
-}
-
-func oomKilled(p *cluster.Pod) bool {
-	return cluster.Find(p.Containers, func(c *cluster.Container) bool {
-		return c.IsSized() && c.Exit != nil && c.Exit.OOM
-	}) != nil
 }
 
 // CountKills sets the number of consecutive OOM kills of each container of a pod. before is the state of the same pod that the watch

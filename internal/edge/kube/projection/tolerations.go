@@ -46,10 +46,7 @@ func (in *Interner) tolerance(p *corev1.Pod) cluster.Tolerance {
 		return cluster.Unlisted
 	}
 	l.taken.add(strings.Clone(p.Namespace), 1)
-	if l.known == nil {
-		l.known = make(map[string]cluster.Tolerance)
-	}
-	l.known[name] = cluster.Tolerance(next)
+	cluster.Put(&l.known, name, cluster.Tolerance(next))
 	l.all = append(l.all, ts)
 	return cluster.Tolerance(next)
 }
