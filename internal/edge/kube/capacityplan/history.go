@@ -62,19 +62,15 @@ func storeAmount(r cluster.Resources, res cluster.Resource) int64 {
 }
 
 // inUnit returns an amount in the unit of the object: millicores or MiB.
-func inUnit(res cluster.Resource, v int64) int64 {
-	if res == cluster.CPU {
-		return v
-	}
-	return mebibytes(v)
-}
+func inUnit(res cluster.Resource, v int64) int64 { return cluster.Pick(res, v, mebibytes(v)) }
 
 func storeWorkload(w cluster.Workload, pods int, r cluster.Resources) v1alpha1.CapacityWorkload {
 	return v1alpha1.CapacityWorkload{Group: w.Group, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Pods: int32(pods), CPU: r.CPU, Memory: mebibytes(r.Memory)}
 }
 
 // halve leaves out the smaller half of the workloads, and reports whether there were some.
-func halve(h *v1alpha1.CapacityHistory) bool {
+func halve(p *v1alpha1.CapacityPoolStatus) bool {
+	h := &p.History
 	n := len(h.Workloads)
 	h.Workloads = h.Workloads[:n/2]
 	h.WorkloadsOmitted = h.WorkloadsOmitted || n > 0
@@ -116,10 +112,7 @@ func loadHistory(p *v1alpha1.CapacityPoolStatus) *capacity.History {
 		}
 		r := capacity.Record{Day: day}
 		for _, res := range cluster.All {
-			s := &h.CPU
-			if res == cluster.Memory {
-				s = &h.Memory
-			}
+			s := cluster.Pick(res, &h.CPU, &h.Memory)
 			r.Requested = loadAmount(r.Requested, res, s.Requested, i)
 			r.Capacity = loadAmount(r.Capacity, res, s.Capacity, i)
 			r.Used = loadAmount(r.Used, res, s.Used, i)
@@ -160,22 +153,14 @@ func loadAmount(to cluster.Resources, res cluster.Resource, values []int64, i in
 }
 
 // maxAmount is the largest value that is believed: a billion cores, or 2^43 MiB, which does not overflow in bytes.
-func maxAmount(res cluster.Resource) int64 {
-	if res == cluster.CPU {
-		return 1e12
-	}
-	return 1 << 42
-}
+func maxAmount(res cluster.Resource) int64 { return cluster.Pick[int64](res, 1e12, 1<<42) }
 
 // inBase returns an amount in millicores or bytes, 0 if it is out of range.
 func inBase(res cluster.Resource, v int64) int64 {
 	if v > maxAmount(res) || v < -maxAmount(res) {
 		return 0
 	}
-	if res == cluster.CPU {
-		return v
-	}
-	return v << 20
+	return cluster.Pick(res, v, v<<20)
 }
 
 func workloadOf(w *v1alpha1.CapacityWorkload) cluster.Workload {

@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // Status returns the status of a plan with the histories of its pools, without the time of the update. before are the conditions of the
@@ -43,7 +44,7 @@ func Status(p *capacity.Plan, histories map[string]*capacity.History, before []m
 // shrink leaves out workloads, then changes, then the oldest days, until the status is within its size limit.
 func shrink(s *v1alpha1.CapacityPlanStatus) {
 	for _, reduce := range []func(*v1alpha1.CapacityPoolStatus) bool{
-		func(p *v1alpha1.CapacityPoolStatus) bool { return halve(&p.History) },
+		halve,
 		func(p *v1alpha1.CapacityPoolStatus) bool {
 			n := len(p.Changes)
 			p.Changes = p.Changes[n-n/2:]
@@ -119,10 +120,7 @@ func percent(share float64) int32 { return int32(math.Round(100 * share)) }
 
 // quantity returns an amount as a quantity: CPU in millicores, memory rounded up to MiB.
 func quantity(res cluster.Resource, v int64) *resource.Quantity {
-	if res == cluster.CPU {
-		return resource.NewMilliQuantity(v, resource.DecimalSI)
-	}
-	return resource.NewQuantity(mebibytes(v)<<20, resource.BinarySI)
+	return new(kube.Quantity(res, cluster.Pick(res, v, mebibytes(v)<<20)))
 }
 
 // mebibytes returns bytes in MiB, rounded up.
