@@ -310,7 +310,7 @@ func (j *job) subject(s *scene, w *workload, container string, books []*book, ad
 	}
 	if t := s.templates[w.key]; t != nil {
 		if of := t.Container(container); of != nil {
-			out.Template, out.Sidecar = &review.Size{Requests: of.Requests, Limits: of.Limits}, of.Sidecar
+			out.Template, out.Sidecar = &review.Size{Requests: of.Requests, Limits: of.Limits}, of.Role == cluster.Sidecar
 			out.Requests, out.Limits = of.Requests, of.Limits // if no pod has others
 		} else {
 			out.Injected = true

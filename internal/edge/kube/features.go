@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -90,11 +89,8 @@ func (r Right) String() string {
 }
 
 // Has reports whether podfit has a permission.
-func (c *Clients) Has(ctx context.Context, r Right) (bool, error) { return Has(ctx, c.Core, r) }
-
-// Has reports whether the user of a client has a permission.
-func Has(ctx context.Context, core kubernetes.Interface, r Right) (bool, error) {
-	review, err := core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+func (c *Clients) Has(ctx context.Context, r Right) (bool, error) {
+	review, err := c.Core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource},
 		},

@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -28,25 +27,22 @@ const preflightTimeout = 8 * time.Second
 // the server, the user, the cause and the remedy.
 func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, err error) {
 	var list AutoscalerList
-	err = listOne(ctx, c.Autoscalers, namespace, v1.ResourceAutoscalers, &list)
-	if err != nil {
+	if err := listOne(ctx, c.Autoscalers, namespace, v1.ResourceAutoscalers).Into(&list); err != nil {
 		return false, c.unusable(err)
 	}
 	return len(list.Items) > 0, nil
 }
 
-func listOne(ctx context.Context, client rest.Interface, namespace, resource string, into runtime.Object) error {
+func listOne(ctx context.Context, client rest.Interface, namespace, resource string) rest.Result {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Param("limit", "1").MaxRetries(0).Do(ctx).Into(into)
+	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Param("limit", "1").MaxRetries(0).Do(ctx)
 }
 
 // Responds returns an error if the API server does not respond, or rejects these credentials. It sends one request, whose result does not matter: the user may
 // lack the right to list VPAs, and the cluster may have no VPA.
 func (c *Clients) Responds(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
-	defer cancel()
-	err := c.Autoscalers.Get().Resource(v1.ResourceAutoscalers).Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+	err := listOne(ctx, c.Autoscalers, "", v1.ResourceAutoscalers).Error()
 	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -104,8 +100,7 @@ func lastCause(err error) error {
 // Reach lists at most one pod in a namespace; "" means all namespaces. Its error is one line with the server, the user, the cause and the
 // remedy. Unlike Preflight, it needs no VPAs.
 func (c *Clients) Reach(ctx context.Context, namespace string) error {
-	err := listOne(ctx, c.Core.CoreV1().RESTClient(), namespace, "pods", &metav1.PartialObjectMetadataList{})
-	if err != nil {
+	if err := listOne(ctx, c.Core.CoreV1().RESTClient(), namespace, "pods").Into(&metav1.PartialObjectMetadataList{}); err != nil {
 		return c.unusable(err)
 	}
 	return nil

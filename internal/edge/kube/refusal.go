@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // The reasons for which the API server refuses a write, as far as callers distinguish them. Refused adds them to an error.
@@ -174,31 +177,20 @@ func isQuota(text string) bool {
 // Answer returns the message of the API server about a failed request, with the disruption budget that did not allow an eviction,
 // or the text of another error. It is cut to maxAnswer bytes, because a webhook may return a message of any length.
 func Answer(err error) string {
-	text := answer(err)
-	if len(text) > maxAnswer {
-		text = text[:maxAnswer] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
-}
-
-// maxAnswer bounds the length of a message in bytes.
-const maxAnswer = 512
-
-func answer(err error) string {
 	status := statusOf(err)
-	if status.Message == "" {
-		return err.Error()
-	}
-	text := status.Message
-	if status.Details != nil {
+	text := cmp.Or(status.Message, err.Error())
+	if status.Message != "" && status.Details != nil {
 		for _, c := range status.Details.Causes {
 			if c.Type == policyv1.DisruptionBudgetCause && c.Message != "" {
 				text += " " + c.Message
 			}
 		}
 	}
-	return text
+	return strings.ToValidUTF8(wording.Shortened(text, maxAnswer), "")
 }
+
+// maxAnswer bounds the length of a message in bytes.
+const maxAnswer = 512
 
 // IsNoHandler reports whether the path of a request does not exist, rather than the object. Such a response names no object, or is
 // not a response of the API server.

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -44,8 +43,8 @@ type PatchOp struct {
 }
 
 // FindPod returns a pod, or nil if it does not exist. It needs the permission to list pods, which the watch has.
-func FindPod(ctx context.Context, core kubernetes.Interface, key cluster.Key) (*corev1.Pod, error) {
-	list, err := core.CoreV1().Pods(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name).String()})
+func (c *Clients) FindPod(ctx context.Context, key cluster.Key) (*corev1.Pod, error) {
+	list, err := c.Core.CoreV1().Pods(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name).String()})
 	if err != nil {
 		return nil, err
 	}

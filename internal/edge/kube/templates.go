@@ -22,21 +22,14 @@ import (
 // A Template is the pod template of a workload.
 type Template struct {
 	Workload   cluster.Workload
-	Replicas   cluster.Scale // that the workload should have; not known of workloads without replicas
-	Suspended  bool          // a CronJob that starts no Jobs
-	Containers []TemplateContainer
-}
-
-// A TemplateContainer has the requests and limits of a container of a pod template that runs as long as the pod.
-type TemplateContainer struct {
-	Name             string
-	Sidecar          bool // in spec.initContainers
-	Requests, Limits cluster.Resources
+	Replicas   cluster.Scale       // that the workload should have; not known of workloads without replicas
+	Suspended  bool                // a CronJob that starts no Jobs
+	Containers []cluster.Container // those that run as long as the pod, with their names, roles, requests and limits
 }
 
 // Container returns the container with a name, or nil.
-func (t *Template) Container(name string) *TemplateContainer {
-	return cluster.Find(t.Containers, func(c *TemplateContainer) bool { return c.Name == name })
+func (t *Template) Container(name string) *cluster.Container {
+	return cluster.Find(t.Containers, func(c *cluster.Container) bool { return c.Name == name })
 }
 
 // Templates reads the pod templates of all Deployments, StatefulSets, DaemonSets and CronJobs of a namespace, "" for all. The map has an
@@ -92,17 +85,17 @@ func templateOf(o runtime.Object) Template {
 
 func template(kind string, m *metav1.ObjectMeta, replicas cluster.Scale, spec *corev1.PodSpec) Template {
 	t := Template{Workload: cluster.Workload{Group: cluster.BuiltinKinds[kind], Kind: kind, Namespace: m.Namespace, Name: m.Name}, Replicas: replicas}
-	add := func(c *corev1.Container, sidecar bool) {
-		x := TemplateContainer{Name: c.Name, Sidecar: sidecar}
+	add := func(c *corev1.Container, role cluster.ContainerRole) {
+		x := cluster.Container{Name: c.Name, Role: role}
 		x.Requests, x.Limits = SizeOf(&c.Resources)
 		t.Containers = append(t.Containers, x)
 	}
 	for i := range spec.Containers {
-		add(&spec.Containers[i], false)
+		add(&spec.Containers[i], cluster.Regular)
 	}
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; IsSidecar(c) {
-			add(c, true)
+			add(c, cluster.Sidecar)
 		}
 	}
 	return t

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -21,19 +20,19 @@ import (
 
 // Replacements creates replacements of pods in dry runs: the API server calls its admission plugins and webhooks and stores nothing.
 type Replacements struct {
-	core   kubernetes.Interface
-	sender kube.Sender
+	clients *kube.Clients
+	sender  kube.Sender
 }
 
 // NewReplacements returns the client.
-func NewReplacements(c *kube.Clients) *Replacements { return &Replacements{core: c.Core} }
+func NewReplacements(c *kube.Clients) *Replacements { return &Replacements{clients: c} }
 
 // DryRun returns the containers that a replacement of the pod would have now: their requests and limits, which of them have a CPU startup
 // boost, and whether the admission controller would set them (Sized). It needs the rights to list and create pods. An error wraps one of the refusals of package kube: ErrNotFound if the
 // pod does not exist any more, ErrWebhook if a webhook that must admit pods cannot be called. Other errors say nothing about a
 // replacement: for example, a ResourceQuota counts the pod, which still exists, and a webhook may not support dry runs.
 func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod, error) {
-	existing, err := kube.FindPod(ctx, r.core, p.Key)
+	existing, err := r.clients.FindPod(ctx, p.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.Refused(err))
 	}
@@ -41,7 +40,7 @@ func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
 	}
 	created := new(corev1.Pod)
-	request := r.core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Param("dryRun", metav1.DryRunAll).Body(replacementOf(existing))
+	request := r.clients.Core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Param("dryRun", metav1.DryRunAll).Body(replacementOf(existing))
 	if err := kube.Refused(r.sender.SendInto(ctx, request, created)); err != nil {
 		return nil, fmt.Errorf("create a replacement of pod %s in a dry run: %w", p.Key, err)
 	}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -26,20 +25,20 @@ import (
 
 // Placeholders creates and deletes placeholder pods. It does not retry; the caller does.
 type Placeholders struct {
-	core   kubernetes.Interface
-	image  string
-	sender kube.Sender
+	clients *kube.Clients
+	image   string
+	sender  kube.Sender
 }
 
 // NewPlaceholders returns the client. Placeholder pods run the given image.
 func NewPlaceholders(c *kube.Clients, image string) *Placeholders {
-	return &Placeholders{core: c.Core, image: image}
+	return &Placeholders{clients: c, image: image}
 }
 
 // Available returns why placeholder pods cannot be created, or "" if they can: the PriorityClass exists and is lower than that of other
 // pods, and podfit may create pods. A dry run does not check the permission.
 func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem string, err error) {
-	class, err := h.core.SchedulingV1().PriorityClasses().Get(ctx, projection.PlaceholderClass, metav1.GetOptions{})
+	class, err := h.clients.Core.SchedulingV1().PriorityClasses().Get(ctx, projection.PlaceholderClass, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "PriorityClass " + projection.PlaceholderClass + " does not exist", nil
@@ -52,7 +51,7 @@ func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem stri
 	case dryRun:
 		return "", nil
 	}
-	return missingRight(ctx, h.core, kube.Right{Verb: "create", Resource: "pods"})
+	return missingRight(ctx, h.clients, kube.Right{Verb: "create", Resource: "pods"})
 }
 
 // Create creates the placeholder of a pod with the given requests. It returns nil if it exists already. An error wraps one of the refusals,
@@ -63,7 +62,7 @@ func (h *Placeholders) Create(ctx context.Context, p *cluster.Pod, size cluster.
 		return err
 	}
 	wanted := h.build(owner, size)
-	err = h.sender.Send(ctx, h.core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Body(wanted))
+	err = h.sender.Send(ctx, h.clients.Core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Body(wanted))
 	if apierrors.IsAlreadyExists(err) {
 		return h.adopt(ctx, wanted)
 	}
@@ -75,7 +74,7 @@ func (h *Placeholders) Create(ctx context.Context, p *cluster.Pod, size cluster.
 
 // adopt returns nil if the placeholder exists already. One that has ended is deleted, so that the next attempt creates it again.
 func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
-	existing, err := kube.FindPod(ctx, h.core, keyOf(&wanted.ObjectMeta))
+	existing, err := h.clients.FindPod(ctx, keyOf(&wanted.ObjectMeta))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, kube.NotSent(err)) // nothing was changed
@@ -95,7 +94,7 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 
 // owner returns the pod that a placeholder is for. The error wraps kube.ErrNotFound if it does not exist any more.
 func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, error) {
-	owner, err := kube.FindPod(ctx, h.core, p.Key)
+	owner, err := h.clients.FindPod(ctx, p.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.NotSent(err)) // nothing was changed
 	}
@@ -107,7 +106,7 @@ func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, 
 
 // Delete deletes a placeholder pod at once: it runs nothing that must end first. It returns nil if the pod does not exist.
 func (h *Placeholders) Delete(ctx context.Context, placeholder *cluster.CapacityRequest) error {
-	err := h.sender.Send(ctx, h.core.CoreV1().RESTClient().Delete().Namespace(placeholder.Namespace).Resource("pods").Name(placeholder.Name).
+	err := h.sender.Send(ctx, h.clients.Core.CoreV1().RESTClient().Delete().Namespace(placeholder.Namespace).Resource("pods").Name(placeholder.Name).
 		Body(&metav1.DeleteOptions{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, GracePeriodSeconds: ptr.To[int64](0),
 			Preconditions: metav1.NewUIDPreconditions(placeholder.UID),

@@ -14,12 +14,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -52,8 +50,10 @@ const ProvisioningClass = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 type provisioningRequest struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Spec              provisioningSpec   `json:"spec"`
-	Status            provisioningStatus `json:"status,omitzero"`
+	Spec              provisioningSpec `json:"spec"`
+	Status            struct {
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status,omitzero"`
 }
 
 type provisioningSpec struct {
@@ -66,16 +66,12 @@ type provisioningSet struct {
 	Count          int32                       `json:"count"`
 }
 
-type provisioningStatus struct {
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
 // ProvisioningRequests creates, reads and deletes ProvisioningRequest objects and their PodTemplates. It does not retry; the caller does.
 //
 // The PodTemplate is created first and deleted first, so a ProvisioningRequest without one is about to be deleted, and a PodTemplate
 // without a ProvisioningRequest is a request that was not completed.
 type ProvisioningRequests struct {
-	core     kubernetes.Interface
+	clients  *kube.Clients
 	class    string
 	template Placeholders // builds the pod spec
 	sender   kube.Sender
@@ -84,7 +80,7 @@ type ProvisioningRequests struct {
 // NewProvisioningRequests returns the client. The objects have the given class. The pods of their templates have the given image, and are
 // never created.
 func NewProvisioningRequests(c *kube.Clients, class, image string) *ProvisioningRequests {
-	return &ProvisioningRequests{core: c.Core, class: class, template: Placeholders{core: c.Core, image: image}}
+	return &ProvisioningRequests{clients: c, class: class, template: Placeholders{clients: c, image: image}}
 }
 
 // Available returns why ProvisioningRequests cannot be created, or "" if they can: the API server serves their API, and podfit may create
@@ -109,7 +105,7 @@ func (q *ProvisioningRequests) Available(ctx context.Context, dryRun bool) (prob
 		{Verb: "create", Resource: templatesName}, {Verb: "list", Resource: templatesName},
 		{Verb: "create", Group: provisioningGroup, Resource: provisioningName}, {Verb: "list", Group: provisioningGroup, Resource: provisioningName},
 	} {
-		if problem, err = missingRight(ctx, q.core, right); problem != "" || err != nil {
+		if problem, err = missingRight(ctx, q.clients, right); problem != "" || err != nil {
 			return problem, err
 		}
 	}
@@ -117,8 +113,8 @@ func (q *ProvisioningRequests) Available(ctx context.Context, dryRun bool) (prob
 }
 
 // missingRight returns the permission that podfit lacks in all namespaces, or "".
-func missingRight(ctx context.Context, core kubernetes.Interface, right kube.Right) (problem string, err error) {
-	has, err := kube.Has(ctx, core, right)
+func missingRight(ctx context.Context, c *kube.Clients, right kube.Right) (problem string, err error) {
+	has, err := c.Has(ctx, right)
 	if err != nil || has {
 		return "", err
 	}
@@ -141,7 +137,7 @@ func (q *ProvisioningRequests) List(ctx context.Context) ([]cluster.CapacityRequ
 // listTemplates adds a failed request for each PodTemplate.
 func (q *ProvisioningRequests) listTemplates(ctx context.Context, found map[cluster.Key]cluster.CapacityRequest) error {
 	return everyPage(func(o metav1.ListOptions, isRead func(namespace string) bool) (string, error) {
-		page, err := q.core.CoreV1().PodTemplates("").List(ctx, o)
+		page, err := q.clients.Core.CoreV1().PodTemplates("").List(ctx, o)
 		if err != nil {
 			return "", err
 		}
@@ -161,10 +157,7 @@ func (q *ProvisioningRequests) listTemplates(ctx context.Context, found map[clus
 
 // listRequests adds each ProvisioningRequest, or replaces the request of its PodTemplate.
 func (q *ProvisioningRequests) listRequests(ctx context.Context, found map[cluster.Key]cluster.CapacityRequest) error {
-	sizes := make(map[cluster.Key]cluster.Resources, len(found)) // of the PodTemplates
-	for key := range found {
-		sizes[key] = found[key].Size
-	}
+	templates := maps.Clone(found)
 	return everyPage(func(o metav1.ListOptions, isRead func(namespace string) bool) (string, error) {
 		raw, err := q.rest().Get().AbsPath(provisioningPath, provisioningName).Param("labelSelector", o.LabelSelector).
 			Param("fieldSelector", o.FieldSelector).Param("limit", strconv.FormatInt(o.Limit, 10)).Param("continue", o.Continue).
@@ -185,8 +178,8 @@ func (q *ProvisioningRequests) listRequests(ctx context.Context, found map[clust
 				continue // one bad object does not hide the others
 			}
 			key := keyOf(&r.ObjectMeta)
-			size, hasTemplate := sizes[key]
-			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: size}
+			template, hasTemplate := templates[key]
+			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: template.Size}
 			request.State, request.Text = stateOf(r.Status.Conditions)
 			if !hasTemplate {
 				request.State = cluster.RequestFailed
@@ -290,7 +283,7 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	existing, err := q.core.CoreV1().PodTemplates(wanted.Namespace).List(ctx, metav1.ListOptions{
+	existing, err := q.clients.Core.CoreV1().PodTemplates(wanted.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", wanted.Name).String(),
 	})
 	if err != nil {
@@ -301,7 +294,7 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 		if t.Name != wanted.Name || !isRequest(&t.ObjectMeta) {
 			continue
 		}
-		if equality.Semantic.DeepEqual(sizeOfTemplate(t), sizeOfTemplate(wanted)) {
+		if sizeOfTemplate(t) == sizeOfTemplate(wanted) {
 			return nil
 		}
 		if err := q.delete(ctx, corePath, templatesName, &cluster.CapacityRequest{Key: keyOf(&t.ObjectMeta), UID: string(t.UID)}); err != nil {
@@ -325,7 +318,7 @@ func (q *ProvisioningRequests) Delete(ctx context.Context, r *cluster.CapacityRe
 
 const corePath = "/api/v1"
 
-func (q *ProvisioningRequests) rest() rest.Interface { return q.core.CoreV1().RESTClient() }
+func (q *ProvisioningRequests) rest() rest.Interface { return q.clients.Core.CoreV1().RESTClient() }
 
 func (q *ProvisioningRequests) post(ctx context.Context, api, resource, namespace string, object any) error {
 	data, err := json.Marshal(object)
