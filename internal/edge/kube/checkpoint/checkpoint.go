@@ -62,8 +62,10 @@ func (o *checkpointObject) key() (Key, error) { //nolint:unparam // that of a Us
 	return Key{cluster.Key{Namespace: o.Metadata.Namespace, Name: o.Spec.VPAObjectName}, o.Spec.ContainerName}, nil
 }
 
-func (o *checkpointObject) version() checkpointAt {
-	return checkpointAt{o.at(), len(o.Metadata.Annotations) > 0}
+func (o *checkpointObject) at() storedAt {
+	at := o.storedObject.at()
+	at.annotated = len(o.Metadata.Annotations) > 0
+	return at
 }
 
 func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {

@@ -24,19 +24,13 @@ import (
 
 // Checkpoints reads and writes VerticalPodAutoscalerCheckpoints. It is safe for several goroutines.
 type Checkpoints struct {
-	collection[Key, *checkpointObject, checkpointAt]
-}
-
-// A checkpointAt is what is known about a stored checkpoint.
-type checkpointAt struct {
-	storedAt
-	annotated bool // it has annotations, possibly not from podfit
+	collection[Key, *checkpointObject]
 }
 
 // NewCheckpoints returns a client of the checkpoints that the options select.
 func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 	o = o.withLog()
-	return &Checkpoints{collection[Key, *checkpointObject, checkpointAt]{
+	return &Checkpoints{collection[Key, *checkpointObject]{
 		options: o, client: c.Autoscalers, resource: v1.GroupVersion().WithResource(v1.ResourceCheckpoints),
 		singular: "checkpoint", plural: "checkpoints", others: "checkpoints of other containers", most: checkpointTooLarge,
 		empty: func() *checkpointObject { return new(checkpointObject) }, name: checkpointName, otherName: alternateName,
@@ -51,7 +45,7 @@ func NewCheckpoints(c *kube.Clients, o StorageOptions) *Checkpoints {
 func (c *Checkpoints) Load(ctx context.Context) (map[Key]usage.Checkpoint, error) {
 	all := make(map[Key]usage.Checkpoint)
 	err := c.load(ctx, func(o *checkpointObject, key Key) {
-		c.learn(key, o.version())
+		c.learn(key, o.at())
 		p, err := o.checkpoint()
 		if err != nil {
 			c.options.Log.Warn("Skipped a checkpoint that cannot be decoded", slog.Any("error", err))
@@ -88,7 +82,7 @@ func (w checkpointWriter) create(ctx context.Context, name string) error {
 	}))
 }
 
-func (w checkpointWriter) replace(ctx context.Context, at checkpointAt) error {
+func (w checkpointWriter) replace(ctx context.Context, at storedAt) error {
 	var ops []kube.PatchOp
 	annotations := checkpointAnnotations(w.content)
 	if at.annotated {
@@ -98,7 +92,7 @@ func (w checkpointWriter) replace(ctx context.Context, at checkpointAt) error {
 	} else if len(annotations) > 0 {
 		ops = append(ops, kube.PatchOp{Op: "add", Path: "/metadata/annotations", Value: annotations})
 	}
-	return w.written(w.patch(ctx, w.key.Autoscaler.Namespace, at.storedAt, checkpointStatus(w.content), ops...))
+	return w.written(w.patch(ctx, w.key.Autoscaler.Namespace, at, checkpointStatus(w.content), ops...))
 }
 
 // overwrite replaces a checkpoint that another client has created. After a conflict, only the next Write does.
@@ -116,7 +110,7 @@ func (w checkpointWriter) overwrite(ctx context.Context, name string, conflict e
 // written records the version of a checkpoint in the response to a write.
 func (w checkpointWriter) written(o *checkpointObject, err error) error {
 	if err == nil {
-		w.learn(w.key, o.version())
+		w.learn(w.key, o.at())
 	}
 	return err
 }

@@ -47,23 +47,25 @@ const storedPageSize = 50
 const pageTimeout = time.Minute
 
 // An object is a stored object whose key can be read although its status may be invalid.
-type object[K comparable, Version any] interface {
+type object[K comparable] interface {
 	decode(raw []byte, most int) error // drops the status of an object of more than most bytes
 	key() (K, error)
 	meta() *metav1.ObjectMeta
-	version() Version // what is known about the object if its content is not
+	at() storedAt // what is known about the object if its content is not
 }
 
-// A storedAt is what is known about every stored object.
+// A storedAt is what is known about a stored object.
 type storedAt struct {
-	name, version string
+	name      string
+	version   string    // "" if the object may not exist: the answer to its creation was lost
+	annotated bool      // a checkpoint has annotations, possibly not from podfit
+	uid       types.UID // of an UpdateState
+	sum       uint64    // a checksum of the content of a UsageHistory or UpdateState; 0 differs from every checksum
 }
 
-func (a storedAt) stored() storedAt { return a }
-
-// A collection has the stored objects of a kind. It keeps of each object, by its key, the name, the version and what else a Version has, but
-// not the content. It is safe for several goroutines.
-type collection[K comparable, O object[K, Version], Version interface{ stored() storedAt }] struct {
+// A collection has the stored objects of a kind. It keeps of each object, by its key, what a storedAt has, but not the content. It is safe
+// for several goroutines.
+type collection[K comparable, O object[K]] struct {
 	options  StorageOptions
 	client   rest.Interface
 	resource schema.GroupVersionResource
@@ -78,15 +80,15 @@ type collection[K comparable, O object[K, Version], Version interface{ stored() 
 	skip      func(o O, decoded bool, err error) // logs an object of a list that has no key, or cannot be decoded
 
 	mu    sync.Mutex
-	known map[K]Version
+	known map[K]storedAt
 }
 
-func (c *collection[K, O, Version]) names(key K) [2]string {
+func (c *collection[K, O]) names(key K) [2]string {
 	return [...]string{c.name(key), c.otherName(key)}
 }
 
 // list calls each for every object of the selected namespaces, page by page, and skip for those without a key.
-func (c *collection[K, O, Version]) list(ctx context.Context, each func(O, K)) error {
+func (c *collection[K, O]) list(ctx context.Context, each func(O, K)) error {
 	return kube.EachPage(ctx, metav1.ListOptions{Limit: storedPageSize}, c.page, func(page *storedPage) error {
 		for _, item := range page.Items {
 			c.visit(item, each)
@@ -100,7 +102,7 @@ type storedPage struct {
 	Items           []json.RawMessage `json:"items"`
 }
 
-func (c *collection[K, O, Version]) page(ctx context.Context, options metav1.ListOptions) (*storedPage, error) {
+func (c *collection[K, O]) page(ctx context.Context, options metav1.ListOptions) (*storedPage, error) {
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	raw, err := kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(&options, metav1.ParameterCodec).Do(limited))
@@ -115,7 +117,7 @@ func (c *collection[K, O, Version]) page(ctx context.Context, options metav1.Lis
 }
 
 // visit calls each for one object of a list.
-func (c *collection[K, O, Version]) visit(item json.RawMessage, each func(O, K)) {
+func (c *collection[K, O]) visit(item json.RawMessage, each func(O, K)) {
 	o := c.empty()
 	if err := o.decode(item, c.most); err != nil {
 		c.skip(o, false, err)
@@ -134,7 +136,7 @@ func (c *collection[K, O, Version]) visit(item json.RawMessage, each func(O, K))
 
 // refused is kube.Refused. For podfit's own kinds, ErrUnsupported and ErrForbidden are certainly of the API server: podfit runs without the
 // stored objects then. Stored histories are replaced by shorter ones later, and the updater acts without records.
-func (c *collection[K, O, Version]) refused(ctx context.Context, err error) error {
+func (c *collection[K, O]) refused(ctx context.Context, err error) error {
 	if c.resource.Group != v1alpha1.GroupName {
 		return kube.Refused(err)
 	}
@@ -142,7 +144,7 @@ func (c *collection[K, O, Version]) refused(ctx context.Context, err error) erro
 }
 
 // load calls take for one object of each key: the one with the usual name, or else the first one. It calls leave for the others.
-func (c *collection[K, O, Version]) load(ctx context.Context, take func(O, K), leave func(O)) error {
+func (c *collection[K, O]) load(ctx context.Context, take func(O, K), leave func(O)) error {
 	type stray struct {
 		object O
 		key    K
@@ -169,7 +171,7 @@ func (c *collection[K, O, Version]) load(ctx context.Context, take func(O, K), l
 }
 
 // find returns the object with a key, and false if there is none. kind names the kind in errors.
-func (c *collection[K, O, Version]) find(ctx context.Context, key K, namespace, kind string) (o O, found bool, err error) {
+func (c *collection[K, O]) find(ctx context.Context, key K, namespace, kind string) (o O, found bool, err error) {
 	for _, name := range c.names(key) {
 		o, err = c.read(ctx, key, namespace, name)
 		switch {
@@ -186,7 +188,7 @@ func (c *collection[K, O, Version]) find(ctx context.Context, key K, namespace, 
 var errForeign = errors.New("the history is of another workload")
 
 // read reads the object with a key and a name. The error is errForeign if the object has another key.
-func (c *collection[K, O, Version]) read(ctx context.Context, key K, namespace, name string) (o O, err error) {
+func (c *collection[K, O]) read(ctx context.Context, key K, namespace, name string) (o O, err error) {
 	raw, err := kube.Body(c.client.Get().Namespace(namespace).Resource(c.resource.Resource).Name(name).Do(ctx))
 	if err != nil {
 		return o, err
@@ -206,34 +208,34 @@ func (c *collection[K, O, Version]) read(ctx context.Context, key K, namespace, 
 }
 
 // refresh reads the version of the object with a key and a name. The error is errForeign if the object has another key.
-func (c *collection[K, O, Version]) refresh(ctx context.Context, key K, namespace, name string) (at Version, err error) {
+func (c *collection[K, O]) refresh(ctx context.Context, key K, namespace, name string) (at storedAt, err error) {
 	o, err := c.read(ctx, key, namespace, name)
 	if err != nil {
 		return at, err
 	}
-	c.learn(key, o.version())
-	return o.version(), nil
+	c.learn(key, o.at())
+	return o.at(), nil
 }
 
 // An objectWriter stores content in the object with a key.
-type objectWriter[Version any] interface {
+type objectWriter interface {
 	create(ctx context.Context, name string) error
 	// replace replaces the status of an object, if it still has the known version.
-	replace(ctx context.Context, at Version) error
+	replace(ctx context.Context, at storedAt) error
 	// overwrite stores the content in an object that another client has created, or changed if conflict is the error of replace. The error is
 	// errForeign if the object has another key.
 	overwrite(ctx context.Context, name string, conflict error) error
 }
 
 // store stores content in the object with a key, and creates the object if there is none.
-func (c *collection[K, O, Version]) store(ctx context.Context, key K, w objectWriter[Version]) error {
+func (c *collection[K, O]) store(ctx context.Context, key K, w objectWriter) error {
 	if at, ok := c.at(key); ok {
 		err := w.replace(ctx, at)
 		switch {
 		case apierrors.IsNotFound(err) && !kube.IsNoHandler(err):
 			c.forget(key)
 		case apierrors.IsConflict(err):
-			return w.overwrite(ctx, at.stored().name, err)
+			return w.overwrite(ctx, at.name, err)
 		case !errors.Is(err, errForeign):
 			return err
 		}
@@ -252,13 +254,13 @@ func (c *collection[K, O, Version]) store(ctx context.Context, key K, w objectWr
 }
 
 // post creates an object, which is a runtime.Object or JSON.
-func (c *collection[K, O, Version]) post(ctx context.Context, namespace string, o any) (O, error) {
+func (c *collection[K, O]) post(ctx context.Context, namespace string, o any) (O, error) {
 	return c.answer(kube.Body(c.client.Post().Namespace(namespace).Resource(c.resource.Resource).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(o).Do(ctx)))
 }
 
 // patch replaces the status of an object, if it still has the known version, and makes further changes.
-func (c *collection[K, O, Version]) patch(ctx context.Context, namespace string, at storedAt, status any, more ...kube.PatchOp) (O, error) {
+func (c *collection[K, O]) patch(ctx context.Context, namespace string, at storedAt, status any, more ...kube.PatchOp) (O, error) {
 	data, err := kube.StatusPatch(at.version, status, more...)
 	if err != nil {
 		return c.answer(nil, err)
@@ -268,7 +270,7 @@ func (c *collection[K, O, Version]) patch(ctx context.Context, namespace string,
 }
 
 // answer decodes the response to a write, of any size.
-func (c *collection[K, O, Version]) answer(raw []byte, err error) (o O, _ error) {
+func (c *collection[K, O]) answer(raw []byte, err error) (o O, _ error) {
 	if err != nil {
 		return o, err
 	}
@@ -281,7 +283,7 @@ func (c *collection[K, O, Version]) answer(raw []byte, err error) (o O, _ error)
 
 // deleteUnchanged deletes an object if it still has the UID and the version of m, so that no object that another client has created or
 // changed since is deleted. Without a UID, only the version counts.
-func (c *collection[K, O, Version]) deleteUnchanged(ctx context.Context, m *metav1.ObjectMeta) error {
+func (c *collection[K, O]) deleteUnchanged(ctx context.Context, m *metav1.ObjectMeta) error {
 	preconditions := metav1.Preconditions{ResourceVersion: &m.ResourceVersion}
 	if m.UID != "" {
 		preconditions.UID = &m.UID
@@ -300,14 +302,14 @@ type orphan[K comparable] struct {
 
 // orphans lists the objects that are unused, or have neither the known nor the usual name. Objects that do not exist any more, for example
 // of a deleted namespace, are not known afterwards, so that they are written again.
-func (c *collection[K, O, Version]) orphans(ctx context.Context, isUnused func(K) bool) ([]orphan[K], error) {
+func (c *collection[K, O]) orphans(ctx context.Context, isUnused func(K) bool) ([]orphan[K], error) {
 	var out []orphan[K]
 	listed := make(map[K]bool)
 	err := c.list(ctx, func(o O, key K) {
 		listed[key] = true
 		m := o.meta()
 		at, ok := c.at(key)
-		isStray := ok && at.stored().name != m.Name && m.Name != c.name(key)
+		isStray := ok && at.name != m.Name && m.Name != c.name(key)
 		if isStray || isUnused(key) {
 			out = append(out, orphan[K]{key, metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}})
 		}
@@ -315,7 +317,7 @@ func (c *collection[K, O, Version]) orphans(ctx context.Context, isUnused func(K
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		maps.DeleteFunc(c.known, func(key K, _ Version) bool { return !listed[key] })
+		maps.DeleteFunc(c.known, func(key K, _ storedAt) bool { return !listed[key] })
 	}
 	return out, err
 }
@@ -325,7 +327,7 @@ const maxErrors = 10
 
 // collect deletes orphans, and returns their number. One that was written after it was listed is not deleted. listErr is the error of the
 // list, which is returned together with those of the deletions.
-func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orphan[K], listErr error) (int, error) {
+func (c *collection[K, O]) collect(ctx context.Context, orphans []orphan[K], listErr error) (int, error) {
 	errs := []error{listErr}
 	deleted, failed := 0, 0
 	for i := range orphans {
@@ -335,7 +337,7 @@ func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orpha
 		m := &orphans[i].meta
 		err := c.deleteUnchanged(ctx, m)
 		if err == nil || apierrors.IsNotFound(err) {
-			if at, ok := c.at(orphans[i].key); ok && at.stored().name == m.Name {
+			if at, ok := c.at(orphans[i].key); ok && at.name == m.Name {
 				c.forget(orphans[i].key)
 			}
 		}
@@ -356,30 +358,30 @@ func (c *collection[K, O, Version]) collect(ctx context.Context, orphans []orpha
 }
 
 // learn records what is known about the object with a key.
-func (c *collection[K, O, Version]) learn(key K, at Version) {
+func (c *collection[K, O]) learn(key K, at storedAt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {
-		c.known = make(map[K]Version)
+		c.known = make(map[K]storedAt)
 	}
 	c.known[key] = at
 }
 
-func (c *collection[K, O, Version]) at(key K) (Version, bool) {
+func (c *collection[K, O]) at(key K) (storedAt, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.known[key]
 	return at, ok
 }
 
-func (c *collection[K, O, Version]) forget(key K) {
+func (c *collection[K, O]) forget(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, key)
 }
 
 // forgetAll removes what is known about all objects.
-func (c *collection[K, O, Version]) forgetAll() {
+func (c *collection[K, O]) forgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.known)

@@ -28,7 +28,7 @@ import (
 // that reason, nothing is read, written or deleted until a later Load has read all objects: a Write would replace what is stored by the
 // shorter history since the start. If the CRD is removed later, every Write returns ErrUnsupported until a list succeeds.
 type Histories struct {
-	collection[cluster.Workload, *historyObject, historyAt]
+	collection[cluster.Workload, *historyObject]
 
 	accessMu       sync.Mutex
 	unavailableErr error // why histories cannot be read and stored, according to the last list or write; nil if they can
@@ -36,16 +36,10 @@ type Histories struct {
 	logged         bool  // unavailableErr has been logged
 }
 
-// A historyAt is what is known about a stored history.
-type historyAt struct {
-	storedAt
-	sum uint64 // a checksum; 0 differs from every checksum
-}
-
 // NewHistories returns a client of the histories that the options select.
 func NewHistories(c *kube.Clients, o StorageOptions) *Histories {
 	o = o.withLog()
-	return &Histories{collection: collection[cluster.Workload, *historyObject, historyAt]{
+	return &Histories{collection: collection[cluster.Workload, *historyObject]{
 		options: o, client: c.Own, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUsageHistories),
 		singular: "usage history", plural: "usage histories", others: "histories of other workloads", most: historyTooLarge,
 		empty: func() *historyObject { return new(historyObject) }, name: historyName, otherName: hashedHistoryName,
@@ -221,8 +215,8 @@ func (w historyWriter) create(ctx context.Context, name string) error {
 	}))
 }
 
-func (w historyWriter) replace(ctx context.Context, at historyAt) error {
-	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, historyStatus(w.content)))
+func (w historyWriter) replace(ctx context.Context, at storedAt) error {
+	return w.written(w.patch(ctx, w.workload.Namespace, at, historyStatus(w.content)))
 }
 
 func (w historyWriter) written(o *historyObject, err error) error {
@@ -264,7 +258,7 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 // learnHistories records the stored histories of a workload and returns them.
 func (h *Histories) learnHistories(o *historyObject, w cluster.Workload) ([]usage.History, error) {
 	hs, err := o.histories()
-	at := o.version()
+	at := o.at()
 	if err == nil {
 		at.sum = historySum(hs) // otherwise the next Write stores
 	}

@@ -438,7 +438,7 @@ func FuzzDecodeHistory(f *testing.F) {
 		if err != nil {
 			return // JSON cannot represent such a time
 		}
-		back := historyObject{storedObject[json.RawMessage]{Status: again}}
+		back := historyObject{targetObject{storedObject[json.RawMessage]{Status: again}}}
 		got, err := back.histories()
 		if err != nil {
 			t.Fatal(err)

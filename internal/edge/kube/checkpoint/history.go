@@ -52,7 +52,22 @@ func (o *storedObject[Spec]) decode(raw []byte, most int) error {
 func (o *storedObject[Spec]) meta() *metav1.ObjectMeta { return &o.Metadata }
 
 func (o *storedObject[Spec]) at() storedAt {
-	return storedAt{o.Metadata.Name, o.Metadata.ResourceVersion}
+	return storedAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion}
+}
+
+// A targetObject is an object that is about a workload.
+type targetObject struct{ storedObject[json.RawMessage] }
+
+// key returns the workload that the spec of an object names.
+func (o *targetObject) key() (cluster.Workload, error) {
+	var s struct{ Target v1alpha1.WorkloadReference }
+	if err := json.Unmarshal(o.Spec, &s); err != nil {
+		return cluster.Workload{}, fmt.Errorf("decode spec: %w", err)
+	}
+	if s.Target.Kind == "" || s.Target.Name == "" {
+		return cluster.Workload{}, errors.New("spec.target has no kind or no name")
+	}
+	return cluster.Workload{Group: s.Target.Group, Kind: s.Target.Kind, Namespace: o.Metadata.Namespace, Name: s.Target.Name}, nil
 }
 
 // errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
@@ -67,9 +82,7 @@ func checkAnswer(m *metav1.ObjectMeta) error {
 	return nil
 }
 
-type historyObject struct{ storedObject[json.RawMessage] }
-
-func (o *historyObject) version() historyAt { return historyAt{storedAt: o.at()} }
+type historyObject struct{ targetObject }
 
 // mostRecent returns the histories that one object has room for, in their order, and the number of dropped ones. It drops those
 // with the oldest samples.
@@ -86,10 +99,6 @@ func mostRecent(hs []usage.History) ([]usage.History, int) {
 		oldest[byAge[i].Container] = true
 	}
 	return slices.DeleteFunc(slices.Clone(hs), func(h usage.History) bool { return oldest[h.Container] }), left
-}
-
-func (o *historyObject) key() (cluster.Workload, error) {
-	return targetOf(o.Metadata.Namespace, o.Spec)
 }
 
 // histories returns the stored histories. If a container has two, the newer one is used.

@@ -79,32 +79,16 @@ func checksum(raw []byte) uint64 {
 	return sum.Sum64()
 }
 
-type updateStateObject struct{ storedObject[json.RawMessage] }
+type updateStateObject struct{ targetObject }
 
-func (o *updateStateObject) version() stateAt { return stateAt{storedAt: o.at(), uid: o.Metadata.UID} }
+func (o *updateStateObject) at() storedAt {
+	at := o.targetObject.at()
+	at.uid = o.Metadata.UID
+	return at
+}
 
 // name returns the namespace and name of the object, for messages.
 func (o *updateStateObject) name() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
-
-func (o *updateStateObject) key() (cluster.Workload, error) {
-	return targetOf(o.Metadata.Namespace, o.Spec)
-}
-
-// targetOf returns the workload that the spec of an object names.
-func targetOf(namespace string, spec json.RawMessage) (cluster.Workload, error) {
-	var s struct{ Target v1alpha1.WorkloadReference }
-	if err := json.Unmarshal(spec, &s); err != nil {
-		return cluster.Workload{}, fmt.Errorf("decode spec: %w", err)
-	}
-	if s.Target.Kind == "" || s.Target.Name == "" {
-		return cluster.Workload{}, errors.New("spec.target has no kind or no name")
-	}
-	return workloadIn(namespace, &s.Target), nil
-}
-
-func workloadIn(namespace string, r *v1alpha1.WorkloadReference) cluster.Workload {
-	return cluster.Workload{Group: r.Group, Kind: r.Kind, Namespace: namespace, Name: r.Name}
-}
 
 // state returns the stored state of a workload, without the parts that cannot be decoded, and the errors of these parts.
 func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {

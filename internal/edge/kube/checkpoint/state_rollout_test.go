@@ -30,7 +30,7 @@ func TestUpdateState_canaryAndChanges_areStoredAndLoaded(t *testing.T) {
 			},
 		}
 		_, status := bounded(&want)
-		o := updateStateObject{storedObject[json.RawMessage]{Status: status}}
+		o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: status}}}
 		o.Metadata.Namespace = "shop"
 		got, err := o.state(w)
 		if diff := gocmp.Diff(want, got); err != nil || diff != "" {
@@ -49,7 +49,7 @@ func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
 		"null":            {`{"canary":null,"changes":null}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := updateStateObject{storedObject[json.RawMessage]{Status: []byte(c.status)}}
+			o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: []byte(c.status)}}}
 			got, err := o.state(cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"})
 			if got.Canary != nil || len(got.Changes) > 0 || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 				t.Errorf("state %+v, error %v", got, err)

@@ -67,7 +67,7 @@ func TestUpdateState_storedObject_isReadAndWrittenTheSame(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
-	o := updateStateObject{storedObject[json.RawMessage]{Status: golden}}
+	o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: golden}}}
 	o.Metadata.Namespace = "shop"
 	read, err := o.state(state.Workload)
 	if diff := cmp.Diff(state, read); err != nil || diff != "" {
@@ -100,7 +100,7 @@ func TestUpdateState_hostileValues_onlyTheirRecordIsIgnored(t *testing.T) {
 		"another namespace": {`"missingReplacements":[{"controller":{"kind":"ReplicaSet","namespace":"bank","Namespace":"bank","name":"x"},"verticalPodAutoscaler":"x","evicted":[{"uid":"u","time":` + at + `}]}],
 			"workload":{"namespace":"bank"},"Workload":{"namespace":"bank"}`, ""},
 	} {
-		o := updateStateObject{storedObject[json.RawMessage]{Status: []byte(`{"pods":[{"uid":"u","action":"Evict","outcome":"Done","lastTime":` + at + `}],` + c.status + `}`)}}
+		o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: []byte(`{"pods":[{"uid":"u","action":"Evict","outcome":"Done","lastTime":` + at + `}],` + c.status + `}`)}}}
 		o.Metadata.Namespace = "shop"
 		got, err := o.state(deployment("web"))
 		if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {

@@ -16,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -30,22 +29,15 @@ import (
 // Only the updater that leads writes: its requests run under a kube.Fence. A write with an outdated resource version is repeated once
 // with the current one.
 type States struct {
-	collection[cluster.Workload, *updateStateObject, stateAt]
+	collection[cluster.Workload, *updateStateObject]
 	writer   string
 	throttle kube.Throttle // of the writes
-}
-
-// A stateAt is what is known about a stored state.
-type stateAt struct {
-	storedAt // the version is "" if the object may not exist: the answer to its creation was lost
-	uid      types.UID
-	sum      uint64 // a checksum; 0 differs from every checksum
 }
 
 // NewStates returns a client of the states that the options select. writer names this updater in the objects it writes.
 func NewStates(c *kube.Clients, o StorageOptions, writer string) *States {
 	o = o.withLog()
-	return &States{writer: writer[:min(len(writer), longestName)], collection: collection[cluster.Workload, *updateStateObject, stateAt]{
+	return &States{writer: writer[:min(len(writer), longestName)], collection: collection[cluster.Workload, *updateStateObject]{
 		options: o, client: c.States, resource: v1alpha1.GroupVersion().WithResource(v1alpha1.ResourceUpdateStates),
 		singular: "update state", plural: "update states", others: "states of other workloads", most: stateTooLarge,
 		empty: func() *updateStateObject { return new(updateStateObject) }, name: historyName, otherName: hashedHistoryName,
@@ -75,7 +67,7 @@ func (s *States) Load(ctx context.Context) ([]ledger.State, error) {
 // stateIn returns the state in an object, and logs which parts are ignored. The object is overwritten or deleted by the next write.
 func (s *States) stateIn(o *updateStateObject, w cluster.Workload) ledger.State {
 	state, err := o.state(w)
-	at := o.version()
+	at := o.at()
 	if err != nil {
 		s.options.Log.Warn("Ignored parts of an UpdateState that cannot be decoded; the updater overwrites or deletes the object in the next minutes",
 			slog.String("object", o.name()), slog.Any("error", err))
@@ -125,7 +117,7 @@ type stateWriter struct {
 }
 
 // replace replaces the status of an object that is known, or whose creation had no answer.
-func (w stateWriter) replace(ctx context.Context, at stateAt) error {
+func (w stateWriter) replace(ctx context.Context, at storedAt) error {
 	if at.version == "" {
 		return w.overwrite(ctx, at.name, nil)
 	}
@@ -161,14 +153,14 @@ func (w stateWriter) create(ctx context.Context, name string) error {
 	}
 	err = w.written(w.post(ctx, w.workload.Namespace, object))
 	if isLost(err) {
-		w.learn(w.workload, stateAt{storedAt: storedAt{name: name}})
+		w.learn(w.workload, storedAt{name: name})
 	}
 	return err
 }
 
 // update replaces the status of an object, if it still has the known version.
-func (w stateWriter) update(ctx context.Context, at stateAt) error {
-	return w.written(w.patch(ctx, w.workload.Namespace, at.storedAt, w.status))
+func (w stateWriter) update(ctx context.Context, at storedAt) error {
+	return w.written(w.patch(ctx, w.workload.Namespace, at, w.status))
 }
 
 // written records the response to a write.
@@ -176,7 +168,7 @@ func (w stateWriter) written(o *updateStateObject, err error) error {
 	if err != nil {
 		return err
 	}
-	at := o.version()
+	at := o.at()
 	at.sum = w.sum
 	w.learn(w.workload, at)
 	return nil

@@ -504,7 +504,7 @@ func FuzzUpdateState(f *testing.F) {
 			"changes":[{"time":"` + at + `"}],"waitingPods":[{"reason":"Young","pods":1,"notBefore":"` + at + `"}]}`))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o := updateStateObject{storedObject[json.RawMessage]{Status: raw}}
+		o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: raw}}}
 		first, _ := o.state(deployment("web"))
 		// What is accepted is stored and loaded again without an error, and is within the limits.
 		_, stored := bounded(&first)
@@ -514,7 +514,7 @@ func FuzzUpdateState(f *testing.F) {
 		if len(stored) > v1alpha1.MaxUpdateStateSize {
 			t.Fatalf("%d bytes", len(stored))
 		}
-		again := updateStateObject{storedObject[json.RawMessage]{Status: stored}}
+		again := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: stored}}}
 		if _, err := again.state(deployment("web")); err != nil {
 			t.Fatal(err)
 		}
@@ -535,7 +535,7 @@ func BenchmarkUpdateState(b *testing.B) {
 	})
 	b.Run("load", func(b *testing.B) {
 		b.ReportAllocs()
-		o := updateStateObject{storedObject[json.RawMessage]{Status: raw}}
+		o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: raw}}}
 		for b.Loop() {
 			if _, err := o.state(state.Workload); err != nil {
 				b.Fatal(err)
