@@ -17,16 +17,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/compatibility"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // Common is the configuration that every component shares.
 type Common struct {
+	kube.Config       // with ReadOnly, it is a dry run
 	Compatibility     compatibility.Mode
-	Kubeconfig        string
-	Context           string  // --context: context of the kubeconfig; "" means its current context
-	As                string  // --as: user to impersonate; "" means none
-	QPS               float64 // client requests per second; negative means no limit
-	Burst             float64 // burst of client requests; upstream's flag accepts fractions
 	Profiling         bool
 	Namespace         string   // --vpa-object-namespace: serve only VPAs of this namespace; "" means all
 	AllNamespaces     bool     // --all-namespaces: excludes Namespace; has no other effect
@@ -38,7 +35,6 @@ type Common struct {
 	NodeFit           NodeFit
 	Gates             Gates
 	Log               LogConfig
-	ReadOnly          bool // dry run: podfit changes no object in the cluster
 }
 
 // The values of --hpa.
@@ -50,17 +46,15 @@ const (
 // CommonDefaults returns upstream's defaults.
 func CommonDefaults() Common {
 	return Common{
-		Compatibility: compatibility.Podfit, QPS: 50, Burst: 100, HPA: HPALeave, OwnConditions: true, SizeSidecars: true, SizePodLevel: true,
-		NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults(),
+		Config: kube.Config{QPS: 50, Burst: 100}, Compatibility: compatibility.Podfit, HPA: HPALeave, OwnConditions: true,
+		SizeSidecars: true, SizePodLevel: true, NodeFit: NodeFit{Scale: true}, Gates: Gates{}, Log: LogDefaults(),
 	}
 }
 
 // Flags binds the configuration to flags, with upstream's names.
 func (c *Common) Flags(fs *pflag.FlagSet) {
 	c.Compatibility.Bind(fs)
-	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
-	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")
-	fs.StringVar(&c.As, "as", c.As, "User to impersonate for requests to the API server.")
+	ReaderFlags(fs, &c.Config)
 	fs.Float64Var(&c.QPS, "kube-api-qps", c.QPS, "Maximum number of requests per second to the API server. Negative means no limit.")
 	fs.Float64Var(&c.Burst, "kube-api-burst", c.Burst, "Burst of requests to the API server that --kube-api-qps allows. At least 0.")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "If true, serve /debug/pprof on --address.")

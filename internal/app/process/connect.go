@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -22,10 +21,10 @@ import (
 // Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
 // permission is one error, and not a warning of each watch. Elsewhere it sends none: there, a process waits until the API server can be reached.
 func (c *Common) Connect(ctx context.Context, p *Process, component string) (*kube.Clients, error) {
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: c.Kubeconfig, Context: c.Context, As: c.As, QPS: float32(c.QPS), Burst: int(min(c.Burst, math.MaxInt32)), Component: component, Version: BuildVersion(),
-		ReadOnly: c.ReadOnly,
-	})
+	config := c.Config
+	config.Component = component
+	config.Version = BuildVersion()
+	clients, err := kube.NewClients(config)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +50,7 @@ func Reader(component string) kube.Config {
 	return kube.Config{QPS: 50, Burst: 100, Component: component, Version: BuildVersion(), ReadOnly: true}
 }
 
-// ReaderFlags binds which cluster such a command reads, and as whom.
+// ReaderFlags binds which cluster a command reads, and as whom.
 func ReaderFlags(fs *pflag.FlagSet, c *kube.Config) {
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig file. Only required outside of a cluster.")
 	fs.StringVar(&c.Context, "context", c.Context, "Context of the kubeconfig. Empty means its current context.")

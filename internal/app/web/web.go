@@ -100,10 +100,11 @@ func (s *settings) run(ctx context.Context, streams process.Streams, explainer E
 	}
 	defer closer.Close()
 	p := process.New(log, prometheus.NewRegistry())
-	clients, err := kube.NewClients(kube.Config{
-		Kubeconfig: s.common.Kubeconfig, Context: s.common.Context, As: s.common.As, QPS: float32(s.common.QPS), Burst: int(s.common.Burst), Component: "web",
-		Version: process.BuildVersion(), ReadOnly: web.Mode(s.web.Auth) == web.None, // otherwise it sends reviews, which store nothing
-	})
+	config := s.common.Config
+	config.Component = "web"
+	config.Version = process.BuildVersion()
+	config.ReadOnly = web.Mode(s.web.Auth) == web.None // otherwise it sends reviews, which store nothing
+	clients, err := kube.NewClients(config)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func Work(c *Config, p *process.Process, common *process.Common, clients *kube.C
 		explainer = d.Explainer(clients, c.Excluded, p.Log)
 	}
 	handler := web.New(web.Config{
-		Explain: explainer, Cluster: kube.Config{Kubeconfig: common.Kubeconfig, Context: common.Context}.ClusterName(clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
+		Explain: explainer, Cluster: common.ClusterName(clients), Version: process.BuildVersion(), Source: src, Hosts: c.Hosts, Log: p.Log,
 		Access: web.NewAccess(web.AccessConfig{Mode: web.Mode(c.Auth), Reviewer: &inspection.Rights{Client: clients.Core}, Namespaces: src, Proxies: proxies}),
 	})
 	return func(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/http"
 	"path"
 	"slices"
@@ -40,8 +41,8 @@ type Config struct {
 	Kubeconfig string  // path of a kubeconfig; "" means in-cluster, then the usual kubeconfig of the user
 	Context    string  // context of the kubeconfig; "" is its current one
 	As         string  // user to impersonate; "" means none
-	QPS        float32 // requests per second of all clients; negative: unlimited; 0: default of client-go
-	Burst      int     // requests that may be sent at once
+	QPS        float64 // requests per second of all clients; negative: unlimited; 0: default of client-go
+	Burst      float64 // requests that may be sent at once; upstream's flag accepts fractions
 	Component  string  // the user agent is podfit/<component>
 	Version    string  // version of this binary, part of the user agent
 	ReadOnly   bool    // no request is sent that changes an object
@@ -63,8 +64,8 @@ func (c Config) Rest() (*rest.Config, error) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 	}
 	cfg.Impersonate.UserName = c.As
-	cfg.QPS = c.QPS
-	cfg.Burst = c.Burst
+	cfg.QPS = float32(c.QPS)
+	cfg.Burst = int(min(c.Burst, math.MaxInt32))
 	cfg.UserAgent = Agent
 	if c.Component != "" {
 		cfg.UserAgent += "/" + c.Component
