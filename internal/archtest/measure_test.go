@@ -291,7 +291,6 @@ func uphill(calls map[string]map[[2]string]bool) (problems []string) {
 
 // mirrors are the structs that have a field for each field of something else, with what that is. To split them would only hide it.
 var mirrors = map[string]string{
-	"app/admission.Config":    "flags",
 	"app/recommend.Config":    "flags",
 	"app/recommender.Config":  "flags",
 	"app/updater.Config":      "flags",

@@ -75,8 +75,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if err != nil {
 		return nil, err
 	}
-	files := registration.Files{CA: c.ClientCAFile, Cert: c.CertFile, Key: c.KeyFile, Reload: c.ReloadCert}
-	standalone, err := c.standalone(files)
+	standalone, err := c.standalone()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	options.Nodes = &nodeTable{options: c.NodeFit.Options(), watch: world}
 	handler := webhook.NewHandler(view, options, metrics, p.Log)
 	server, err := webhook.NewServer(webhook.Config{
-		Files: files, Standalone: standalone,
+		Files: c.Files, Standalone: standalone,
 		Secret: cluster.Key{Namespace: namespace, Name: registration.SecretName}, Ciphers: c.Ciphers, MinTLSVersion: c.MinTLSVersion,
 		Register: c.Register, Registration: registered, Unregister: c.unregisters(), ShutdownDelay: c.shutdownDelay(standalone),
 	}, clients.Core, handler, p.Log)
@@ -199,14 +198,14 @@ func (c *Config) handlerOptions(profiles profileNames) webhook.Options {
 // a dry run, and if the API server cannot call this process: podfit does not register the webhook, there are no certificate files
 // that a webhook configuration of an administrator could trust, and this process does not run in the cluster, where it could be
 // behind the service of such a configuration.
-func (c *Config) standalone(files registration.Files) (bool, error) {
+func (c *Config) standalone() (bool, error) {
 	if c.ReadOnly {
 		return true, nil
 	}
 	if c.Register || !c.Outside() {
 		return false, nil
 	}
-	found, err := files.Exist()
+	found, err := c.Files.Exist()
 	return !found, err
 }
 
@@ -235,7 +234,7 @@ func (c *Config) logSetup(log *slog.Logger, standalone bool) {
 	switch {
 	case standalone && !c.ReadOnly:
 		log.Info("The API server does not call this webhook: it is not registered, there are no certificate files, and this process runs outside of the "+
-			"cluster. No certificates are stored, and the status lease is not renewed", slog.String("file", c.CertFile))
+			"cluster. No certificates are stored, and the status lease is not renewed", slog.String("file", c.Files.Cert))
 	case c.Register && !c.ByURL && !kube.InCluster():
 		log.Warn("The webhook is registered with a Service, but this process runs outside of the cluster. If the Service has no podfit pods, new pods "+
 			"do not get their size", slog.String("service", c.Service),

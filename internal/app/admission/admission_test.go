@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
-	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
 // Certificates in the cluster and the status lease, which shows updaters that new pods get their size, are only written if the API
@@ -76,7 +75,7 @@ func TestConfig_flagsAndEnvironment_decideWhatIsWrittenAndDeleted(t *testing.T) 
 				config.ReadOnly = true
 				config.Register = false
 			}
-			standalone, err := config.standalone(registration.Files{CA: config.ClientCAFile, Cert: config.CertFile, Key: config.KeyFile})
+			standalone, err := config.standalone()
 			if err != nil || standalone != c.standalone {
 				t.Errorf("standalone: got %t, %v, want %t", standalone, err, c.standalone)
 			}

@@ -12,26 +12,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/edge/webhook/registration"
 )
 
 // Config is the admission controller's configuration.
 type Config struct {
 	process.Common
 
-	ClientCAFile, CertFile, KeyFile string
-	ReloadCert                      bool
-	Ciphers, MinTLSVersion          string
-	Port                            int
-	Address                         string
-	Service                         string
-	WebhookAddress, WebhookPort     string
-	ByURL, Register                 bool
-	TimeoutSeconds                  int
-	FailurePolicyFail               bool
-	Labels                          string
-	StatusName, StatusNamespace     string
-	StatusInterval                  time.Duration
-	MaxCPUBoost                     process.Quantity
+	Files                       registration.Files
+	Ciphers, MinTLSVersion      string
+	Port                        int
+	Address                     string
+	Service                     string
+	WebhookAddress, WebhookPort string
+	ByURL, Register             bool
+	TimeoutSeconds              int
+	FailurePolicyFail           bool
+	Labels                      string
+	StatusName, StatusNamespace string
+	StatusInterval              time.Duration
+	MaxCPUBoost                 process.Quantity
 
 	NoProfiles bool // true if the recommender in this process serves no profiles
 }
@@ -39,8 +39,8 @@ type Config struct {
 // Defaults returns upstream's defaults.
 func Defaults() Config {
 	return Config{
-		Common:       process.CommonDefaults(),
-		ClientCAFile: "/etc/tls-certs/caCert.pem", CertFile: "/etc/tls-certs/serverCert.pem", KeyFile: "/etc/tls-certs/serverKey.pem",
+		Common:        process.CommonDefaults(),
+		Files:         registration.Files{CA: "/etc/tls-certs/caCert.pem", Cert: "/etc/tls-certs/serverCert.pem", Key: "/etc/tls-certs/serverKey.pem"},
 		MinTLSVersion: "tls1_2", Port: 8000, Address: ":8944", Service: "vpa-webhook", Register: true, TimeoutSeconds: 30,
 		StatusName: "vpa-admission-controller", StatusInterval: 10 * time.Second,
 	}
@@ -55,10 +55,10 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 
 // OwnFlags binds what only the admission controller has.
 func (c *Config) OwnFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "Path of the CA certificate with which the API server verifies the webhook.")
-	fs.StringVar(&c.CertFile, "tls-cert-file", c.CertFile, "Path of the webhook's serving certificate. If the file does not exist, podfit creates and renews a certificate itself.")
-	fs.StringVar(&c.KeyFile, "tls-private-key", c.KeyFile, "Path of the private key of the webhook's serving certificate.")
-	fs.BoolVar(&c.ReloadCert, "reload-cert", c.ReloadCert, "If true, reload the certificate files when they change: they are compared every --status-lease-update-interval.")
+	fs.StringVar(&c.Files.CA, "client-ca-file", c.Files.CA, "Path of the CA certificate with which the API server verifies the webhook.")
+	fs.StringVar(&c.Files.Cert, "tls-cert-file", c.Files.Cert, "Path of the webhook's serving certificate. If the file does not exist, podfit creates and renews a certificate itself.")
+	fs.StringVar(&c.Files.Key, "tls-private-key", c.Files.Key, "Path of the private key of the webhook's serving certificate.")
+	fs.BoolVar(&c.Files.Reload, "reload-cert", c.Files.Reload, "If true, reload the certificate files when they change: they are compared every --status-lease-update-interval.")
 	fs.StringVar(&c.Ciphers, "tls-ciphers", c.Ciphers, "Cipher suites for TLS 1.2, separated by commas or colons. Empty means Go's defaults.")
 	fs.StringVar(&c.MinTLSVersion, "min-tls-version", c.MinTLSVersion, "Minimum TLS version: tls1_2 or tls1_3.")
 	fs.IntVar(&c.Port, "port", c.Port, "Port on which the webhook listens. Between 0 and 65535; 0 means any free port.")

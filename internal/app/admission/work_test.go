@@ -46,7 +46,7 @@ func smallCluster(t *testing.T) *kube.Clients {
 func dryRun() Config {
 	c := Defaults()
 	c.ReadOnly, c.Register, c.Port = true, false, 0
-	c.ClientCAFile, c.CertFile, c.KeyFile = "", "", ""
+	c.Files = registration.Files{}
 	return c
 }
 
