@@ -110,15 +110,13 @@ from your machine, the API server must be able to reach this process: use
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.share()
-			clients, err := c.Common.Connect(ctx, p, "run")
+			clients, world, err := c.Common.Connect(ctx, p, "run", watcher.Options{
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
+				Rules: true, Held: true, FreezeSwitch: c.Updater.FreezeSwitch(),
+			})
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
-				Rules: true, Held: true, FreezeSwitch: c.Updater.FreezeSwitch(), Log: p.Log,
-			}))
-			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			recommend, err := recommender.Work(&c.Recommender, p, clients, world)
 			if err != nil {
 				return nil, err

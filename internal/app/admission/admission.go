@@ -40,14 +40,12 @@ configuration. If no certificate files exist, it creates and renews its own
 certificates. It never rejects a pod.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
-			clients, err := c.Common.Connect(ctx, p, "admission-controller")
+			clients, world, err := c.Common.Connect(ctx, p, "admission-controller", watcher.Options{
+				Nodes: true, Limits: true, Quotas: true, Profiles: !c.NoProfiles, Held: true,
+			})
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{
-				Nodes: true, Limits: true, Quotas: true, Profiles: !c.NoProfiles, Held: true, Log: p.Log,
-			}))
-			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			serve, err := Work(&c, p, clients, world)
 			if err != nil {
 				return nil, err

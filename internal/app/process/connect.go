@@ -18,20 +18,21 @@ import (
 	"podfit.dev/podfit/internal/edge/profile"
 )
 
-// Connect returns clients of the API server. On a terminal and in a trial, it first sends one request, so that a wrong address or a missing
-// permission is one error, and not a warning of each watch. Elsewhere it sends none: there, a process waits until the API server can be reached.
-func (c *Common) Connect(ctx context.Context, p *Process, component string) (*kube.Clients, error) {
+// Connect returns clients of the API server, and the world that they watch from WithWorld on. On a terminal and in a trial, it first sends one
+// request, so that a wrong address or a missing permission is one error, and not a warning of each watch. Elsewhere it sends none: there, a
+// process waits until the API server can be reached.
+func (c *Common) Connect(ctx context.Context, p *Process, component string, o watcher.Options) (*kube.Clients, *watcher.World, error) {
 	config := c.Config
 	config.Component = component
 	config.Version = BuildVersion()
 	clients, err := kube.NewClients(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if p.Terminal || c.IsTrial() {
 		found, err := clients.Preflight(ctx, c.Namespace)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !found {
 			p.Log.Warn("No VPA objects found; podfit waits until one is created",
@@ -42,7 +43,10 @@ func (c *Common) Connect(ctx context.Context, p *Process, component string) (*ku
 	if c.ReadOnly {
 		p.Log.Info("This is a dry run: decisions are logged, and no object is changed or stored")
 	}
-	return clients, nil
+	o.Log = p.Log
+	world := watcher.NewWorld(clients, c.Watched(o))
+	p.Registry.MustRegister(NewWatchMetrics(world))
+	return clients, world, nil
 }
 
 // Reader returns the default configuration of the clients of a command that a person runs, and that only reads.

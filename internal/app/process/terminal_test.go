@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/test/kubetest"
 )
 
@@ -48,7 +49,7 @@ func TestConnect_unusableCluster_failsOnATerminalAndInATrial(t *testing.T) {
 		before := len(f.Log())
 		p := New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		p.Terminal, c.ReadOnly = tt.terminal, tt.dryRun
-		_, err := c.Connect(t.Context(), p, "test")
+		_, _, err := c.Connect(t.Context(), p, "test", watcher.Options{})
 		if failed := err != nil && strings.Contains(err.Error(), "install the CRDs"); failed != tt.fails {
 			t.Errorf("%s: got the error %v", name, err)
 		}
@@ -138,7 +139,7 @@ func TestConnect_noVPAsAndTerminal_logsIt(t *testing.T) {
 	p.Terminal = true
 	c := CommonDefaults()
 	c.Kubeconfig = kubeconfigOf(t, kubetest.NewFakeAPI(t).URL())
-	if _, err := c.Connect(t.Context(), p, "test"); err != nil {
+	if _, _, err := c.Connect(t.Context(), p, "test", watcher.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"No VPA objects found", "try podfit recommend"} {

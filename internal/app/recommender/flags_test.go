@@ -386,7 +386,7 @@ func TestFlags_useExternalMetrics_selectsTheSource(t *testing.T) {
 		"no metric":        {[]string{"--use-external-metrics"}, nil},
 	} {
 		c := given(t, append(tt.flags, "--kubeconfig="+path)...)
-		clients, err := c.Connect(t.Context(), process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), "test")
+		clients, _, err := c.Connect(t.Context(), process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), "test", watcher.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,12 +100,12 @@ VerticalPodAutoscaler objects. It does not change pods. It stores usage history
 in VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
-			clients, err := c.Common.Connect(ctx, p, "recommender")
+			clients, world, err := c.Common.Connect(ctx, p, "recommender", watcher.Options{
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Rules: true,
+			})
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Rules: true, Log: p.Log}))
-			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			work, err := Work(&c, p, clients, world)
 			if err != nil {
 				return nil, err

@@ -59,13 +59,12 @@ With --dry-run it only logs the changes that it would make.`,
 		Config: &c, Common: func() *process.Common { return &c.Common }, Address: func() string { return c.Address },
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.settle()
-			clients, err := c.Common.Connect(ctx, p, "updater")
+			clients, world, err := c.Common.Connect(ctx, p, "updater", watcher.Options{
+				Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(),
+			})
 			if err != nil {
 				return nil, err
 			}
-			world := watcher.NewWorld(clients, c.Common.Watched(watcher.Options{Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true,
-				Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(), Log: p.Log}))
-			p.Registry.MustRegister(process.NewWatchMetrics(world))
 			c.Tables = s.Out
 			work := Work(&c, p, clients, world)
 			return func(ctx context.Context) error {
