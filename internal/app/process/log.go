@@ -31,21 +31,18 @@ func LogDefaults() LogConfig { return LogConfig{Verbosity: 4, Format: "text", To
 
 // klogFlags are klog's other flags with their defaults, by name. They control files and headers of a log format that podfit
 // does not use, so podfit accepts them and logs a warning.
-var klogFlags = []struct {
-	name, value, help string
-	isBool            bool
-}{
-	{"add-dir-header", "false", "If true, adds the file directory to the header of the log messages.", true},
-	{"alsologtostderrthreshold", "", "Logs at or above this threshold go to stderr when logging to a file.", false},
-	{"legacy-stderr-threshold-behavior", "true", "If true, stderrthreshold is ignored when logtostderr is set.", true},
-	{"log-backtrace-at", ":0", "When logging hits line file:N, emit a stack trace.", false},
-	{"log-dir", "", "If non-empty, write log files in this directory.", false},
-	{"log-file-max-size", "1800", "Maximum size of a log file in megabytes.", false},
-	{"one-output", "false", "If true, only write logs to their native severity level.", true},
-	{"skip-headers", "false", "If true, avoid header prefixes in the log messages.", true},
-	{"skip-log-headers", "false", "If true, avoid headers when opening log files.", true},
-	{"stderrthreshold", "info", "Logs at or above this threshold go to stderr.", false},
-	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging.", false},
+var klogFlags = []struct{ name, value, help string }{
+	{"add-dir-header", "false", "If true, adds the file directory to the header of the log messages."},
+	{"alsologtostderrthreshold", "", "Logs at or above this threshold go to stderr when logging to a file."},
+	{"legacy-stderr-threshold-behavior", "true", "If true, stderrthreshold is ignored when logtostderr is set."},
+	{"log-backtrace-at", ":0", "When logging hits line file:N, emit a stack trace."},
+	{"log-dir", "", "If non-empty, write log files in this directory."},
+	{"log-file-max-size", "1800", "Maximum size of a log file in megabytes."},
+	{"one-output", "false", "If true, only write logs to their native severity level."},
+	{"skip-headers", "false", "If true, avoid header prefixes in the log messages."},
+	{"skip-log-headers", "false", "If true, avoid headers when opening log files."},
+	{"stderrthreshold", "info", "Logs at or above this threshold go to stderr."},
+	{"vmodule", "", "Comma-separated list of pattern=N settings for file-filtered logging."},
 }
 
 func (c *LogConfig) given(flag string) bool { return c.fs != nil && c.fs.Changed(flag) }
@@ -64,7 +61,7 @@ func (c *LogConfig) Flags(fs *pflag.FlagSet) {
 	for _, k := range klogFlags {
 		fs.String(k.name, k.value, k.help+noEffect)
 		Ineffective(fs, k.name)
-		if k.isBool {
+		if k.value == "true" || k.value == "false" {
 			fs.Lookup(k.name).NoOptDefVal = "true"
 		}
 	}

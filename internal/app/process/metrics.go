@@ -219,10 +219,7 @@ const maxSizeLog2 = 20
 
 // SizeLog2 returns the size class of a VPA: log2 of its number of pods, rounded down, at most 20.
 func SizeLog2(pods int) string {
-	if pods <= 0 {
-		return "0"
-	}
-	return strconv.Itoa(min(bits.Len(uint(pods))-1, maxSizeLog2))
+	return strconv.Itoa(min(bits.Len(uint(max(pods, 1)))-1, maxSizeLog2))
 }
 
 // A SnapshotGauge is a gauge vector whose values are replaced all at once. A scrape sees all values of one pass, and never
@@ -272,21 +269,18 @@ func NewTally(g *SnapshotGauge) *Tally { return &Tally{gauge: g, count: map[[2]s
 // Add adds n to the count of a size class and an update mode.
 func (t *Tally) Add(size, mode string, n int) { t.count[[2]string{size, mode}] += n }
 
-// Publish replaces the values of the gauge by the counts. If withMode is false, the gauge has no label for the update mode and
-// gets a value for each size class, as in upstream.
-func (t *Tally) Publish(withMode bool) {
+// Publish replaces the values of the gauge by the counts. A gauge without a label for the update mode gets a value for each size class,
+// as in upstream.
+func (t *Tally) Publish() {
 	next := t.gauge.Next()
-	if !withMode {
+	labels := len(t.gauge.labels)
+	if labels == 1 {
 		for class := range maxSizeLog2 {
 			next.WithLabelValues(strconv.Itoa(class)).Set(0)
 		}
 	}
 	for k, n := range t.count {
-		if withMode {
-			next.WithLabelValues(k[0], k[1]).Set(float64(n))
-		} else {
-			next.WithLabelValues(k[0]).Set(float64(n))
-		}
+		next.WithLabelValues(k[:labels]...).Set(float64(n))
 	}
 	t.gauge.Publish(next)
 }

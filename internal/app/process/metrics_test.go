@@ -57,7 +57,7 @@ func TestTally_scrapeDuringPublish_seesAllValuesOfOnePass(t *testing.T) {
 		for class := range maxSizeLog2 {
 			tally.Add(SizeLog2(1<<class), "", pass)
 		}
-		tally.Publish(false)
+		tally.Publish()
 	}
 	publish(1)
 	published := make(chan struct{})
@@ -95,7 +95,7 @@ func TestTally_classNotCountedAgain_isRemoved(t *testing.T) {
 	for _, mode := range []string{"Auto", "Recreate"} {
 		tally := NewTally(gauge)
 		tally.Add("3", mode, 9)
-		tally.Publish(true)
+		tally.Publish()
 	}
 	families, err := reg.Gather()
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 // A Poller asks a server about workloads, in parallel to the passes of a job. A nil Poller has no server.
 type Poller[Question, Answer any] struct {
 	config   PollerConfig[Question, Answer]
-	failing  bool      // questions failed lately, which was reported
-	failedAt time.Time // of the last one
+	failedAt time.Time // of the last failed question; zero: none has failed since Recovered
 	inRow    int       // failed questions in a row
 
 	mu      sync.Mutex
@@ -186,16 +185,15 @@ func (p *Poller[Question, Answer]) report(now time.Time, err error) {
 	longAgo := now.Sub(p.failedAt).Abs() >= 2*max(p.config.Again, p.config.Interval) // each workload is asked about in this time if they are few
 	if err == nil {
 		p.inRow = 0
-		if p.failing && longAgo {
+		if longAgo && !p.failedAt.IsZero() {
 			p.config.Recovered()
-			p.failing = false
+			p.failedAt = time.Time{}
 		}
 		return
 	}
 	p.inRow++
-	if !p.failing || longAgo {
+	if longAgo {
 		p.config.Failed(err)
 	}
-	p.failing = true
 	p.failedAt = now
 }

@@ -442,12 +442,12 @@ func (e *execution) finish() {
 	for key, d := range e.evicted {
 		withEvicted.Add(e.sizeClass[key], d.Autoscaler.Mode.String(), 1)
 	}
-	withEvicted.Publish(true)
+	withEvicted.Publish()
 	withResized := process.NewTally(e.metrics.withResized)
 	for key := range e.resized {
 		withResized.Add(e.sizeClass[key], "", 1)
 	}
-	withResized.Publish(false)
+	withResized.Publish()
 }
 
 // governs reports whether an autoscaler takes part in this pass.

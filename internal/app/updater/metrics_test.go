@@ -17,7 +17,7 @@ func TestMetrics_sizeClassesWithoutPods_areZero(t *testing.T) {
 	u := NewMetrics(prometheus.NewRegistry())
 	resizable := process.NewTally(u.resizable)
 	resizable.Add("2", "", 5)
-	resizable.Publish(false)
+	resizable.Publish()
 	if n := testutil.CollectAndCount(u.resizable); n != 20 {
 		t.Errorf("%d size classes, want 20", n)
 	}

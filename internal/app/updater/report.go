@@ -70,11 +70,11 @@ func (e *execution) publishPlan(w plan.World, decisions []decision.Decision) {
 			}
 		}
 	}
-	controlled.Publish(true)
-	evictable.Publish(true)
-	withEvictable.Publish(true)
-	resizable.Publish(false)
-	withResizable.Publish(false)
+	controlled.Publish()
+	evictable.Publish()
+	withEvictable.Publish()
+	resizable.Publish()
+	withResizable.Publish()
 }
 
 // publishOutcome publishes the decisions after they were carried out, and reports why pods were left unchanged.
