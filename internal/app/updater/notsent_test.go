@@ -31,7 +31,7 @@ func (s *throttledStates) Write(ctx context.Context, now time.Time, state *ledge
 	pause := s.pause
 	s.mu.Unlock()
 	if end, ends := ctx.Deadline(); ends && end.Before(pause) {
-		return false, kube.NotSent(errors.New("the API server is overloaded"))
+		return false, kube.WithReason(kube.ErrNotSent, errors.New("the API server is overloaded"))
 	}
 	time.Sleep(time.Until(pause) + 20*time.Millisecond)
 	if state.Workload.Namespace != "tenant" || !time.Now().Before(s.until) {

@@ -69,14 +69,6 @@ func AnnotationPath(name string) string {
 	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// Utc returns a time of the API in UTC, or the zero time if it is not set.
-func Utc(t metav1.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
 // HasJSONForm reports whether a time can be written as JSON: its year in UTC has four digits. A time with an offset can be read although it
 // has another year in UTC.
 func HasJSONForm(t time.Time) bool {

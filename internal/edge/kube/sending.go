@@ -48,9 +48,6 @@ func (s *Sender) SendInto(ctx context.Context, r *rest.Request, into runtime.Obj
 	return sent.classify(r.MaxRetries(0).Do(ctx).Into(into))
 }
 
-// NotSent adds ErrNotSent to an error: nothing was changed.
-func NotSent(err error) error { return refusal{ErrNotSent, err} }
-
 // A sendRecord records whether a request with its context was sent, and which delay the response asks for.
 type sendRecord struct {
 	sent       atomic.Bool
@@ -76,7 +73,7 @@ func (s *sendRecord) classify(err error) error {
 	if err == nil || s.sent.Load() {
 		return err
 	}
-	return NotSent(err)
+	return WithReason(ErrNotSent, err)
 }
 
 // Signal sends on a channel with a buffer of one, unless a signal is pending there.

@@ -77,7 +77,7 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 	existing, err := h.clients.FindPod(ctx, keyOf(&wanted.ObjectMeta))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, kube.NotSent(err)) // nothing was changed
+		return fmt.Errorf("read placeholder pod %s/%s: %w", wanted.Namespace, wanted.Name, kube.WithReason(kube.ErrNotSent, err)) // nothing was changed
 	case existing == nil:
 		return kube.WithReason(kube.ErrBusy, fmt.Errorf("placeholder pod %s/%s was deleted while it was read", wanted.Namespace, wanted.Name))
 	case !projection.IsPlaceholder(existing) || existing.Annotations[projection.PlaceholderUID] != wanted.Annotations[projection.PlaceholderUID]:
@@ -96,7 +96,7 @@ func (h *Placeholders) adopt(ctx context.Context, wanted *corev1.Pod) error {
 func (h *Placeholders) owner(ctx context.Context, p *cluster.Pod) (*corev1.Pod, error) {
 	owner, err := h.clients.FindPod(ctx, p.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.NotSent(err)) // nothing was changed
+		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.WithReason(kube.ErrNotSent, err)) // nothing was changed
 	}
 	if owner == nil || string(owner.UID) != p.UID {
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)

@@ -147,7 +147,7 @@ func (q *ProvisioningRequests) listTemplates(ctx context.Context, found map[clus
 				continue
 			}
 			found[keyOf(&t.ObjectMeta)] = cluster.CapacityRequest{
-				Key: keyOf(&t.ObjectMeta), UID: string(t.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(t.CreationTimestamp), Size: sizeOfTemplate(t),
+				Key: keyOf(&t.ObjectMeta), UID: string(t.UID), Kind: cluster.ProvisioningRequest, Created: t.CreationTimestamp.UTC(), Size: sizeOfTemplate(t),
 				State: cluster.RequestFailed, Text: "the ProvisioningRequest was deleted or never created",
 			}
 		}
@@ -179,7 +179,7 @@ func (q *ProvisioningRequests) listRequests(ctx context.Context, found map[clust
 			}
 			key := keyOf(&r.ObjectMeta)
 			template, hasTemplate := templates[key]
-			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: kube.Utc(r.CreationTimestamp), Size: template.Size}
+			request := cluster.CapacityRequest{Key: key, UID: string(r.UID), Kind: cluster.ProvisioningRequest, Created: r.CreationTimestamp.UTC(), Size: template.Size}
 			request.State, request.Text = stateOf(r.Status.Conditions)
 			if !hasTemplate {
 				request.State = cluster.RequestFailed
@@ -287,7 +287,7 @@ func (q *ProvisioningRequests) createTemplate(ctx context.Context, wanted *corev
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", wanted.Name).String(),
 	})
 	if err != nil {
-		return kube.NotSent(err) // nothing was changed
+		return kube.WithReason(kube.ErrNotSent, err) // nothing was changed
 	}
 	for i := range existing.Items {
 		t := &existing.Items[i]

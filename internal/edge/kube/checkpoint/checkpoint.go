@@ -22,7 +22,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // annotationWindow has the state for which the status of a checkpoint has no field.
@@ -91,12 +90,12 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationRuns]); err == nil && len(data) > 0 {
 		out.Runs = data
 	}
-	out.Updated = kube.Utc(s.LastUpdateTime)
+	out.Updated = s.LastUpdateTime.UTC()
 	out.Version = s.Version
 	out.CPU = histogramOf(&s.CPUHistogram)
 	out.Memory = histogramOf(&s.MemoryHistogram)
-	out.FirstSample = kube.Utc(s.FirstSampleStart)
-	out.LastSample = kube.Utc(s.LastSampleStart)
+	out.FirstSample = s.FirstSampleStart.UTC()
+	out.LastSample = s.LastSampleStart.UTC()
 	out.Samples = s.TotalSamplesCount
 	out.Workload = o.target(out.Updated)
 	return out, nil
@@ -143,7 +142,7 @@ func checkpointStatus(c *usage.Checkpoint) v1.VerticalPodAutoscalerCheckpointSta
 }
 
 func histogramOf(h *v1.HistogramCheckpoint) histogram.Checkpoint {
-	return histogram.Checkpoint{Reference: kube.Utc(h.ReferenceTimestamp), Weights: h.BucketWeights, Total: h.TotalWeight}
+	return histogram.Checkpoint{Reference: h.ReferenceTimestamp.UTC(), Weights: h.BucketWeights, Total: h.TotalWeight}
 }
 
 func storedHistogram(h *histogram.Checkpoint) v1.HistogramCheckpoint {

@@ -21,7 +21,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // historyTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. Objects within the bounds of the
@@ -135,7 +134,7 @@ func decodeHistory(raw json.RawMessage) (usage.History, error) {
 	if err := json.Unmarshal(raw, &h); err != nil {
 		return usage.History{}, err
 	}
-	out := usage.History{Container: h.Container, Form: h.Format, Updated: kube.Utc(h.Updated), Data: h.Data}
+	out := usage.History{Container: h.Container, Form: h.Format, Updated: h.Updated.UTC(), Data: h.Data}
 	if h.LastSample != nil {
 		out.LastSample = valid(h.LastSample.Time)
 	}

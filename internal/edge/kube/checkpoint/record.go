@@ -419,7 +419,7 @@ func text(raw json.RawMessage) (string, error) {
 
 // valid returns a time of the API in UTC, or the zero time if it cannot be written again.
 func valid(t time.Time) time.Time {
-	if t.IsZero() || !kube.HasJSONForm(t) {
+	if !kube.HasJSONForm(t) {
 		return time.Time{}
 	}
 	return t.UTC()

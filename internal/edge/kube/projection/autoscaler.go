@@ -29,7 +29,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 	a := &cluster.Autoscaler{
 		Key:          cluster.Key{Namespace: o.Namespace, Name: o.Name},
 		UID:          string(o.UID),
-		Created:      kube.Utc(o.CreationTimestamp),
+		Created:      o.CreationTimestamp.UTC(),
 		Generation:   o.Generation,
 		Boost:        boost(o.Spec.StartupBoost),
 		Policies:     policies(o.Spec.ResourcePolicy),
@@ -71,7 +71,7 @@ func Autoscaler(o *v1.VerticalPodAutoscaler) *cluster.Autoscaler {
 			a.Frozen = c.Reason == decision.Frozen.String()
 		case v1.RecommendationProvided:
 			if c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-				a.AdvisedSince = kube.Utc(c.LastTransitionTime)
+				a.AdvisedSince = c.LastTransitionTime.UTC()
 			}
 		case v1.FetchingHistory:
 			a.FetchingHistory = c.Status == corev1.ConditionTrue

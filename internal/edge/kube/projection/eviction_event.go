@@ -38,7 +38,7 @@ func MemoryEvictions(e *corev1.Event) []usage.OOM {
 		out = append(out, usage.OOM{
 			Pod:       cluster.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name},
 			Container: name,
-			At:        kube.Utc(e.CreationTimestamp),
+			At:        e.CreationTimestamp.UTC(),
 			Memory:    kube.Amount(cluster.Memory, used),
 		})
 	}

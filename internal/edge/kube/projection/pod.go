@@ -41,7 +41,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 		Placeholder: IsPlaceholder(p),
 		Overhead:    len(p.Spec.Overhead) > 0,
 		Static:      p.Annotations[corev1.MirrorPodAnnotationKey] != "",
-		Created:     kube.Utc(p.CreationTimestamp),
+		Created:     p.CreationTimestamp.UTC(),
 		Phase:       phases[p.Status.Phase],
 		QoS:         classes[p.Status.QOSClass],
 		Deleting:    p.DeletionTimestamp != nil,
@@ -73,7 +73,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	}
 	if c := cluster.Find(p.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == corev1.PodReady }); c != nil {
 		out.Ready = c.Status == corev1.ConditionTrue
-		out.ReadySince = kube.Utc(c.LastTransitionTime)
+		out.ReadySince = c.LastTransitionTime.UTC()
 	}
 	isKilled := func(c *cluster.Container) bool { return c.IsSized() && c.Exit != nil && c.Exit.OOM }
 	if !out.Ready && cluster.Find(out.Containers, isKilled) != nil {
@@ -138,9 +138,9 @@ func resizeOf(conditions []corev1.PodCondition) *cluster.Resize {
 	progress := active(corev1.PodResizeInProgress)
 	switch {
 	case pending != nil:
-		return &cluster.Resize{State: cmp.Or(pendingStates[pending.Reason], cluster.ResizeUnknown), Since: kube.Utc(pending.LastTransitionTime), Message: pending.Message}
+		return &cluster.Resize{State: cmp.Or(pendingStates[pending.Reason], cluster.ResizeUnknown), Since: pending.LastTransitionTime.UTC(), Message: pending.Message}
 	case progress != nil:
-		return &cluster.Resize{State: progressState(progress), Problem: problemOf(progress), Since: kube.Utc(progress.LastTransitionTime), Message: progress.Message}
+		return &cluster.Resize{State: progressState(progress), Problem: problemOf(progress), Since: progress.LastTransitionTime.UTC(), Message: progress.Message}
 	}
 	return nil
 }
@@ -244,8 +244,8 @@ func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
 	return &cluster.Exit{
 		OOM:      t.Reason == "OOMKilled",
 		Code:     t.ExitCode,
-		Started:  kube.Utc(t.StartedAt),
-		Finished: kube.Utc(t.FinishedAt),
+		Started:  t.StartedAt.UTC(),
+		Finished: t.FinishedAt.UTC(),
 		Now:      now,
 	}
 }
