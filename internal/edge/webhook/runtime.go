@@ -5,8 +5,6 @@ package webhook
 
 import (
 	"bytes"
-	"errors"
-	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -98,12 +96,9 @@ func (w *words) UnmarshalJSON(text []byte) error {
 type nonEmpty bool
 
 func (n *nonEmpty) UnmarshalJSON(text []byte) error {
-	err := elements(text, math.MaxInt, tooManyValues, func([]byte) error { return errSome })
-	*n = nonEmpty(err != nil)
+	*n = elements(text, 0, tooManyValues, nil) != nil // no element is allowed
 	return nil
 }
-
-var errSome = errors.New("not empty")
 
 // runtimeLabels are the labels of a pod that name runtimes.
 type runtimeLabels map[string]string

@@ -302,9 +302,7 @@ func (s *Server) pass(ctx context.Context) error {
 // setIdentity makes the server use an identity for new connections.
 func (s *Server) setIdentity(id *registration.Identity) {
 	s.serving.Store(id)
-	if leaf := id.Certificate.Leaf; leaf != nil {
-		s.handler.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
-	}
+	s.handler.metrics.expiry.Set(float64(id.Certificate.Leaf.NotAfter.Unix()))
 }
 
 // selfCheck sends a review to this server and records whether it was answered.
@@ -375,7 +373,7 @@ func (s *Server) Ready() error {
 		return errors.New("the webhook is shutting down")
 	case id == nil:
 		return errNoCertificate
-	case id.Certificate.Leaf != nil && s.now().After(id.Certificate.Leaf.NotAfter):
+	case s.now().After(id.Certificate.Leaf.NotAfter):
 		return fmt.Errorf("the certificate of the webhook expired at %s", id.Certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	case !s.selfChecked.Load():
 		return errors.New("the self-check of the webhook has not succeeded yet")
