@@ -72,8 +72,5 @@ const (
 	AnnotationStarvedResource          = "starved_resource"
 )
 
-// DefaultContainerResourcePolicy is the container name of the policy for all containers without a policy of their own.
-const DefaultContainerResourcePolicy = "*"
-
 // CheckpointVersion is the version of the checkpoint format that podfit reads and writes.
 const CheckpointVersion = "v3"

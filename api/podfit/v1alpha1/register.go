@@ -12,29 +12,21 @@ import (
 // GroupName is the API group of what podfit adds.
 const GroupName = "podfit.dev"
 
-// KindSizingProfile is the kind of a SizingProfile.
-const KindSizingProfile = "SizingProfile"
+// The kinds of this group.
+const (
+	KindSizingProfile = "SizingProfile"
+	KindUsageHistory  = "UsageHistory"
+	KindUpdateState   = "UpdateState"
+	KindCapacityPlan  = "CapacityPlan"
+)
 
-// ResourceSizingProfiles is the plural name by which the API server serves SizingProfiles.
-const ResourceSizingProfiles = "sizingprofiles"
-
-// KindUsageHistory is the kind of a UsageHistory.
-const KindUsageHistory = "UsageHistory"
-
-// ResourceUsageHistories is the plural name by which the API server serves UsageHistories.
-const ResourceUsageHistories = "usagehistories"
-
-// KindUpdateState is the kind of an UpdateState.
-const KindUpdateState = "UpdateState"
-
-// ResourceUpdateStates is the plural name by which the API server serves UpdateStates.
-const ResourceUpdateStates = "updatestates"
-
-// KindCapacityPlan is the kind of a CapacityPlan.
-const KindCapacityPlan = "CapacityPlan"
-
-// ResourceCapacityPlans is the plural name by which the API server serves CapacityPlans.
-const ResourceCapacityPlans = "capacityplans"
+// The plural names by which the API server serves the kinds.
+const (
+	ResourceSizingProfiles = "sizingprofiles"
+	ResourceUsageHistories = "usagehistories"
+	ResourceUpdateStates   = "updatestates"
+	ResourceCapacityPlans  = "capacityplans"
+)
 
 // GroupVersion returns podfit.dev/v1alpha1.
 func GroupVersion() schema.GroupVersion {
