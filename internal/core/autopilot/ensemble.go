@@ -76,19 +76,12 @@ func (e *Ensemble) Amount(state usage.Extension, r cluster.Resource, now time.Ti
 	if !ok {
 		return 0
 	}
-	mixture := &m.memory
-	weights := &e.Memory
-	unit := 1.0
-	if r == cluster.CPU {
-		mixture = &m.cpu
-		weights = &e.CPU
-		unit = 1000
-	}
+	mixture := cluster.Pick(r, &m.cpu, &m.memory)
 	if mixture.at(now.Unix(), nil) <= 0 {
 		return 0
 	}
-	mixture.explain(weights, to)
-	return to.Ceil(to.ToMillicores(mixture.at(now.Unix(), to), unit))
+	mixture.explain(cluster.Pick(r, &e.CPU, &e.Memory), to)
+	return to.Ceil(to.ToMillicores(mixture.at(now.Unix(), to), cluster.Pick(r, 1000.0, 1)))
 }
 
 // Models is the model state of Ensemble.
@@ -156,9 +149,7 @@ func (x *mixture) at(now int64, to *derivation.Recorder) float64 {
 		return x.level
 	}
 	v := to.Raise(derivation.StepRaised, x.level, x.raised)
-	if to != nil {
-		to.Evidence().Until = unix(x.until)
-	}
+	to.Evidence().Until = unix(x.until)
 	return v
 }
 
@@ -183,13 +174,9 @@ func (x *mixture) explain(weights *Weights, to *derivation.Recorder) {
 // limitOf returns the limit of a model, L_m of equation 7.
 func (x *mixture) limitOf(model int, to *derivation.Recorder) float64 {
 	limit := to.Value(derivation.StepModel, boundOf(x.bound[model/len(modelMargins)]))
-	if to != nil {
-		to.Evidence().HalfLife = time.Duration(modelDecays[model/len(modelMargins)] * float64(time.Hour))
-	}
+	to.Evidence().HalfLife = time.Duration(modelDecays[model/len(modelMargins)] * float64(time.Hour))
 	limit = to.Multiply(derivation.StepModelMargin, limit, 1+modelMargins[model%len(modelMargins)])
-	if to != nil {
-		to.Evidence().Margin = modelMargins[model%len(modelMargins)]
-	}
+	to.Evidence().Margin = modelMargins[model%len(modelMargins)]
 	return to.Lower(derivation.StepMaximum, limit, mostModelled)
 }
 
@@ -242,13 +229,8 @@ func shiftDown[T uint16 | float32](values []T, by int, most T) {
 	for i := range min(by, len(values)) {
 		lost += float64(values[i])
 	}
-	for i := range values {
-		if i+by < len(values) {
-			values[i] = values[i+by]
-		} else {
-			values[i] = 0
-		}
-	}
+	kept := copy(values, values[min(by, len(values)):])
+	clear(values[kept:])
 	values[0] = T(min(float64(values[0])+lost, float64(most)))
 }
 

@@ -18,13 +18,10 @@ type Record struct{ CPU, Memory Steps }
 
 // Of returns the steps to the target of one resource.
 func (r *Record) Of(res cluster.Resource) *Steps {
-	switch {
-	case r == nil:
+	if r == nil {
 		return nil
-	case res == cluster.CPU:
-		return &r.CPU
 	}
-	return &r.Memory
+	return cluster.Pick(res, &r.CPU, &r.Memory)
 }
 
 // Only removes the steps of resources that are not in a set.

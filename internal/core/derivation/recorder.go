@@ -40,49 +40,35 @@ func (s *Steps) Continue() *Recorder {
 }
 
 // linear appends a step on the linear scale from one amount to another, which it returns. Without a recorder it only returns it.
-func (r *Recorder) linear(name StepName, op Operation, before, operand, after float64) float64 {
-	if r != nil {
-		r.appendLinear(name, op, before, operand, after)
+func linear[N int64 | float64](r *Recorder, name StepName, op Operation, before, operand, after N) N {
+	if r == nil {
+		return after
 	}
-	return after
-}
-
-func (r *Recorder) appendLinear(name StepName, op Operation, before, operand, after float64) {
-	step := Step{Name: name, Operation: op, Result: after * r.unit, Changed: before != after || op == Value}
+	step := Step{Name: name, Operation: op, Result: float64(after) * r.unit, Changed: before != after || op == Value}
 	switch op {
 	case Multiply:
-		step.Factor = operand
+		step.Factor = float64(operand)
 	case Ceil, Truncate, Humanize:
 	case RoundUp:
-		step.Amount = operand
+		step.Amount = float64(operand)
 	default:
-		step.Amount = operand * r.unit
+		step.Amount = float64(operand) * r.unit
 	}
 	*r.steps = append(*r.steps, step)
-}
-
-// integral appends a step on whole amounts.
-func (r *Recorder) integral(name StepName, op Operation, before, operand, after int64) int64 {
-	if r != nil {
-		r.appendLinear(name, op, float64(before), float64(operand), float64(after))
-	}
 	return after
 }
 
 // logarithmic appends a step on the scale of hourly.Level.
 func (r *Recorder) logarithmic(name StepName, op Operation, before, operand, after float64) float64 {
-	if r != nil {
-		r.appendLogarithmic(name, op, before, operand, after)
+	if r == nil {
+		return after
 	}
-	return after
-}
-
-func (r *Recorder) appendLogarithmic(name StepName, op Operation, before, operand, after float64) {
 	amount := amountOf(operand)
 	if op == Multiply {
 		amount = math.Exp2(operand / hourly.Step)
 	}
-	r.appendLinear(name, op, amountOf(before), amount, amountOf(after))
+	linear(r, name, op, amountOf(before), amount, amountOf(after))
+	return after
 }
 
 // amountOf converts a position on the scale of hourly.Level, where 0 is no sample.
@@ -93,8 +79,13 @@ func amountOf(position float64) float64 {
 	return hourly.Amount(position)
 }
 
-// Evidence returns the evidence of the last step, to be set.
-func (r *Recorder) Evidence() *Evidence { return r.EvidenceBefore(0) }
+// Evidence returns the evidence of the last step, to be set. Without a recorder, nobody reads it.
+func (r *Recorder) Evidence() *Evidence {
+	if r == nil {
+		return new(Evidence)
+	}
+	return r.EvidenceBefore(0)
+}
 
 // EvidenceBefore returns the evidence of the step that is a number of steps before the last one.
 func (r *Recorder) EvidenceBefore(last int) *Evidence {
@@ -105,29 +96,31 @@ func (r *Recorder) EvidenceBefore(last int) *Evidence {
 func (r *Recorder) Amount(v float64) float64 { return v * r.unit }
 
 // Value begins with an amount.
-func (r *Recorder) Value(name StepName, v float64) float64 { return r.linear(name, Value, 0, v, v) }
+func (r *Recorder) Value(name StepName, v float64) float64 { return linear(r, name, Value, 0, v, v) }
 
 // Add adds to an amount.
-func (r *Recorder) Add(name StepName, v, by float64) float64 { return r.linear(name, Add, v, by, v+by) }
+func (r *Recorder) Add(name StepName, v, by float64) float64 {
+	return linear(r, name, Add, v, by, v+by)
+}
 
 // Multiply multiplies an amount.
 func (r *Recorder) Multiply(name StepName, v, factor float64) float64 {
-	return r.linear(name, Multiply, v, factor, float64(v*factor))
+	return linear(r, name, Multiply, v, factor, float64(v*factor))
 }
 
 // Raise raises an amount to at least another one.
 func (r *Recorder) Raise(name StepName, v, least float64) float64 {
-	return r.linear(name, Max, v, least, max(v, least))
+	return linear(r, name, Max, v, least, max(v, least))
 }
 
 // Lower lowers an amount to at most another one.
 func (r *Recorder) Lower(name StepName, v, most float64) float64 {
-	return r.linear(name, Min, v, most, min(v, most))
+	return linear(r, name, Min, v, most, min(v, most))
 }
 
 // Keep records that a decided amount replaces one that was computed from the present history.
 func (r *Recorder) Keep(name StepName, v, decided float64) {
-	r.linear(name, Keep, v, decided, decided)
+	linear(r, name, Keep, v, decided, decided)
 }
 
 // Ceil rounds up to a whole amount.
@@ -137,45 +130,38 @@ func (r *Recorder) Ceil(v float64) int64 { return r.rounded(Ceil, v, Whole(math.
 func (r *Recorder) Truncate(v float64) int64 { return r.rounded(Truncate, v, Whole(v)) }
 
 func (r *Recorder) rounded(op Operation, before float64, after int64) int64 {
-	r.linear(StepUnit, op, before, 0, float64(after))
+	linear(r, StepUnit, op, before, 0, float64(after))
 	return after
 }
 
-// ToMillicores converts cores; amounts of memory have the factor 1 and do not change.
+// ToMillicores converts cores; amounts of memory have the factor 1 and do not change. From then on, amounts are in millicores.
 func (r *Recorder) ToMillicores(v, factor float64) float64 {
 	after := float64(v * factor)
-	if r != nil {
-		r.converted(v, factor, after)
-	}
-	return after
-}
-
-// converted appends the conversion to millicores. From then on, amounts are in millicores.
-func (r *Recorder) converted(v, factor, after float64) {
-	if factor == 1 {
-		return
+	if r == nil || factor == 1 {
+		return after
 	}
 	r.unit = 1
-	r.linear(StepUnit, Multiply, v, factor, after)
+	linear(r, StepUnit, Multiply, v, factor, after)
 	(*r.steps)[len(*r.steps)-1].Changed = false
+	return after
 }
 
 // Whole begins with a whole amount.
-func (r *Recorder) Whole(name StepName, v int64) int64 { return r.integral(name, Value, 0, v, v) }
+func (r *Recorder) Whole(name StepName, v int64) int64 { return linear(r, name, Value, 0, v, v) }
 
 // AddWhole adds to a whole amount.
 func (r *Recorder) AddWhole(name StepName, v, by int64) int64 {
-	return r.integral(name, Add, v, by, v+by)
+	return linear(r, name, Add, v, by, v+by)
 }
 
 // RaiseWhole raises a whole amount to at least another one.
 func (r *Recorder) RaiseWhole(name StepName, v, least int64) int64 {
-	return r.integral(name, Max, v, least, max(v, least))
+	return linear(r, name, Max, v, least, max(v, least))
 }
 
 // LowerWhole lowers a whole amount to at most another one.
 func (r *Recorder) LowerWhole(name StepName, v, most int64) int64 {
-	return r.integral(name, Min, v, most, min(v, most))
+	return linear(r, name, Min, v, most, min(v, most))
 }
 
 // RoundUp rounds up to a multiple of a unit.
@@ -183,12 +169,12 @@ func (r *Recorder) RoundUp(v, unit int64) int64 {
 	if unit <= 1 {
 		return roundUp(v, unit)
 	}
-	return r.integral(StepRound, RoundUp, v, unit, roundUp(v, unit))
+	return linear(r, StepRound, RoundUp, v, unit, roundUp(v, unit))
 }
 
 // Humanize rounds memory as humanized does.
 func (r *Recorder) Humanize(v int64) int64 {
-	return r.integral(StepRound, Humanize, v, 0, humanized(v))
+	return linear(r, StepRound, Humanize, v, 0, humanized(v))
 }
 
 // Level begins with a position on the scale of hourly.Level.
@@ -218,7 +204,7 @@ func (r *Recorder) PeakOf(peaks *hourly.Peaks, from, before int) {
 
 // HourOfDay sets the hour of a day (an index of Days) whose peak has a level.
 func (r *Recorder) HourOfDay(e *Evidence, day int, level hourly.Level) {
-	if day >= 0 && day < len(r.Days) {
+	if r != nil && day >= 0 && day < len(r.Days) {
 		e.HourOf(r.Peaks, level, r.Days[day].From, r.Days[day].Before)
 	}
 }

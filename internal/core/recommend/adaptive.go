@@ -364,12 +364,10 @@ func (m *Memo) usualMemory(days *peaksOfDays, base float64, hour int, to *deriva
 func (m *Memo) marginOf(level float64, to *derivation.Recorder) float64 {
 	rule := &m.p.Memory
 	level = to.Shift(derivation.StepMargin, level, (rule.Margin+m.memory.adjust)*hourly.PerNat)
-	if to != nil {
-		e := to.Evidence()
-		e.Margin = math.Expm1(rule.Margin)
-		e.Learnt = math.Expm1(m.memory.adjust)
-		e.Budget = rule.aim()
-	}
+	e := to.Evidence()
+	e.Margin = math.Expm1(rule.Margin)
+	e.Learnt = math.Expm1(m.memory.adjust)
+	e.Budget = rule.aim()
 	return level
 }
 
@@ -378,10 +376,8 @@ func (m *Memo) raisedMemory(v float64, now int64, to *derivation.Recorder) float
 	v = to.Raise(derivation.StepMinimum, v, m.p.Memory.Min)
 	if now < m.memory.bumped {
 		v = to.Raise(derivation.StepRaised, v, m.memory.bump)
-		if to != nil {
-			to.Evidence().From = unix(m.memory.bumped - int64(m.p.Memory.Hold/time.Second))
-			to.Evidence().Until = unix(m.memory.bumped)
-		}
+		to.Evidence().From = unix(m.memory.bumped - int64(m.p.Memory.Hold/time.Second))
+		to.Evidence().Until = unix(m.memory.bumped)
 	}
 	return v
 }
@@ -391,24 +387,18 @@ func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *deriv
 	rule := &m.p.Memory
 	level := m.marginOf(usual, to)
 	level = to.RaiseLevel(derivation.StepToday, level, float64(days[0])+rule.Least*hourly.PerNat)
-	if to != nil {
-		to.Evidence().Margin = math.Expm1(rule.Least)
-		to.HourOfDay(to.Evidence(), 0, days[0])
-	}
+	to.Evidence().Margin = math.Expm1(rule.Least)
+	to.HourOfDay(to.Evidence(), 0, days[0])
 	want := hourly.Amount(level)
 	if ahead := m.leak.Ahead(days.all(), now); ahead > 0 {
 		want = to.Raise(derivation.StepGrowth, want, ahead)
-		if to != nil {
-			to.Evidence().From = unix(m.leak.From)
-			to.Evidence().Amount = m.leak.PerDay
-		}
+		to.Evidence().From = unix(m.leak.From)
+		to.Evidence().Amount = m.leak.PerDay
 	}
 	want = m.raisedMemory(want, now, to)
 	if m.leak.Bounds() {
 		want = to.Lower(derivation.StepLeakBound, want, m.leak.Most())
-		if to != nil {
-			to.Evidence().From = unix(m.leak.Since)
-		}
+		to.Evidence().From = unix(m.leak.Since)
 	}
 	return to.Lower(derivation.StepMaximum, want, derivation.MaxAmount)
 }
@@ -424,18 +414,14 @@ func (m *Memo) lowMemory(want float64, now int64, to *derivation.Recorder) float
 	recent := m.Memory.Max(hour+1-rule.Plan.Recent, hour+1)
 	level = to.RaiseLevel(derivation.StepRecent, level, float64(recent)+rule.Least*hourly.PerNat)
 	to.PeakOf(&m.Memory, hour+1-rule.Plan.Recent, hour+1)
-	if to != nil {
-		to.Evidence().Margin = math.Expm1(rule.Least)
-	}
+	to.Evidence().Margin = math.Expm1(rule.Least)
 	return to.Lower(derivation.StepUsual, m.raisedMemory(hourly.Amount(level), now, to), want)
 }
 
 // explain sets the low hours as evidence of the last step.
 func (l lowHours) explain(to *derivation.Recorder) {
-	if to != nil {
-		to.Evidence().FirstHour = int(l.from)
-		to.Evidence().Hours = int(l.length)
-	}
+	to.Evidence().FirstHour = int(l.from)
+	to.Evidence().Hours = int(l.length)
 }
 
 // explainMemory records the steps to the request of memory that was last decided, for a time.

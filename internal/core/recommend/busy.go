@@ -155,9 +155,7 @@ func (b *busyHours) Amount(extension usage.Extension, r cluster.Resource, now ti
 	}
 	level = to.ToMillicores(level, 1000)
 	v := to.Multiply(derivation.StepFactor, level, b.criticality.Factor)
-	if to != nil {
-		*to.Evidence() = derivation.Evidence{Origin: b.criticality.Origin, Class: b.criticality.Class}
-	}
+	*to.Evidence() = derivation.Evidence{Origin: b.criticality.Origin, Class: b.criticality.Class}
 	v = to.Raise(derivation.StepLeastMargin, v, level+(b.criticality.Factor-1)*busySmall*1000)
 	target := to.Ceil(v)
 	if b.p.Most > 0 {
@@ -270,9 +268,7 @@ func (m *Busy) turnDay(day int32) {
 // level returns the level that a decision gives now, in cores.
 func (m *Busy) level(to *derivation.Recorder) float64 {
 	level := to.Value(derivation.StepBusy, m.cpu.Quantile(m.p.Percentile))
-	if to != nil {
-		*to.Evidence() = derivation.Evidence{Share: m.p.Percentile, HalfLife: m.p.HalfLife, Hours: m.hours().Count(), FirstHour: m.hours().First()}
-	}
+	*to.Evidence() = derivation.Evidence{Share: m.p.Percentile, HalfLife: m.p.HalfLife, Hours: m.hours().Count(), FirstHour: m.hours().First()}
 	end := m.CPU.Newest() + 1
 	if m.cpuChoice.arm == 1 && !m.CPU.Empty() {
 		level = to.Lower(derivation.StepBusyWindow, level, m.peak(busyWindow))
@@ -280,9 +276,7 @@ func (m *Busy) level(to *derivation.Recorder) float64 {
 	}
 	level = to.Raise(derivation.StepRecent, level, busyRise*m.peak(busyRecent))
 	to.PeakOf(&m.CPU, end-busyRecent, end)
-	if to != nil {
-		to.Evidence().Margin = busyRise - 1
-	}
+	to.Evidence().Margin = busyRise - 1
 	if m.starting != nil {
 		level = to.Raise(derivation.StepStartup, level, m.starting.Quantile(m.p.Percentile))
 	}

@@ -131,9 +131,7 @@ func (r *MemoryRule) levelOf(arm uint8, days []hourly.Level, base float64, to *d
 		days = days[:min(len(days), max(5*r.Long/7, short.Days))]
 	}
 	level := to.Shift(derivation.StepWindow, short.level(days, base, to), margin*hourly.PerNat)
-	if to != nil {
-		to.Evidence().Days = float64(short.Days)
-	}
+	to.Evidence().Days = float64(short.Days)
 	return to.RaiseLevel(derivation.StepRecurring, level, float64(recurring(all)))
 }
 

@@ -21,9 +21,7 @@ func (r *CPURule) level(peak float64, to *derivation.Recorder) float64 {
 // learnt multiplies a level by the calibrated factor.
 func (m *Memo) learnt(level float64, to *derivation.Recorder) float64 {
 	level = to.Multiply(derivation.StepLearnt, level, math.Exp(m.cpu.adjust))
-	if to != nil {
-		to.Evidence().Budget = m.p.CPU.Shortfall
-	}
+	to.Evidence().Budget = m.p.CPU.Shortfall
 	return level
 }
 

@@ -67,14 +67,10 @@ func (d *byPercentile) estimate(out *cluster.Estimate, x *byResource, interval t
 // withMargin returns a percentile with the margin. It truncates to whole units after each step.
 func (d *byPercentile) withMargin(x *byResource, share float64, to *derivation.Recorder) int64 {
 	used := to.Value(derivation.StepPercentile, x.h.Percentile(share))
-	if to != nil {
-		*to.Evidence() = derivation.Evidence{Share: share, Samples: x.seen.Count, From: x.seen.First, Until: x.seen.Last, HalfLife: x.h.HalfLife()}
-	}
+	*to.Evidence() = derivation.Evidence{Share: share, Samples: x.seen.Count, From: x.seen.First, Until: x.seen.Last, HalfLife: x.h.HalfLife()}
 	base := to.Truncate(to.ToMillicores(used, x.unit))
 	with := to.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*d.p.Margin))
-	if to != nil {
-		to.Evidence().Margin = d.p.Margin
-	}
+	to.Evidence().Margin = d.p.Margin
 	return with
 }
 

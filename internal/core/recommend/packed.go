@@ -114,9 +114,7 @@ func (p *packed) memory(m *Memo, to *derivation.Recorder) int64 {
 	v, most := usual(&m.Memory, packedMemory, to)
 	low := v
 	v = to.Add(derivation.StepSpread, v, packedPeak*(most-v))
-	if to != nil {
-		to.Evidence().Share, to.Evidence().Amount = packedMemory, low
-	}
+	to.Evidence().Share, to.Evidence().Amount = packedMemory, low
 	reserve := packedReserve * float64(p.nodes.Memory) / float64(max(p.nodes.Copies, 1))
 	v = to.Raise(derivation.StepWindowMax, v, highest(m)-reserve)
 	return to.Ceil(to.Multiply(derivation.StepReserve, v, 1/(1-packedReserve)))
@@ -146,10 +144,8 @@ func usual(peaks *hourly.Peaks, share float64, to *derivation.Recorder) (v, most
 	hours := peaks.AppendHours(room[:0], end-packedHours, end)
 	slices.Sort(hours)
 	v = to.Value(derivation.StepPercentile, hours[int(share*float64(len(hours)-1))].Amount())
-	if to != nil {
-		e := to.Evidence()
-		e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-packedHours, peaks.Since()))*3600)
-	}
+	e := to.Evidence()
+	e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-packedHours, peaks.Since()))*3600)
 	return v, hours[len(hours)-1].Amount()
 }
 

@@ -40,19 +40,13 @@ func (p *Params) byRuns(e cluster.Estimate, s *usage.ContainerHistory, floor clu
 		}
 		steps := record.Of(res).Begin(1)
 		base := steps.Whole(derivation.StepRuns, used)
-		if steps != nil {
-			*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
-		}
+		*steps.Evidence() = derivation.Evidence{Share: runShare, Samples: n}
 		if isKilled {
 			base = steps.RaiseWhole(derivation.StepRaised, base, needed)
-			if steps != nil {
-				steps.Evidence().Until = until
-			}
+			steps.Evidence().Until = until
 		}
 		target := steps.AddWhole(derivation.StepSafetyMargin, base, derivation.Whole(float64(base)*p.Margin))
-		if steps != nil {
-			steps.Evidence().Margin = p.Margin
-		}
+		steps.Evidence().Margin = p.Margin
 		target = steps.RaiseWhole(derivation.StepFloor, target, floor.Amount(res))
 		e.Target = e.Target.Set(res, target)
 		lower, upper := target, target
