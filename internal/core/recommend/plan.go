@@ -81,25 +81,8 @@ func (d *peaksOfDays) all() []hourly.Level {
 
 // level is the formula of Adaptive without the margin, from peaks of days (newest first) and the base.
 func (r *MemoryRule) level(days []hourly.Level, base float64, to *derivation.Recorder) float64 {
-	var highest, second, longHighest, longSecond hourly.Level // the highest and second of the short past, and of the long one
-	for i, peak := range days {
-		if i < r.Days {
-			if peak > highest {
-				second = highest
-				highest = peak
-			} else if peak > second {
-				second = peak
-			}
-		}
-		if peak > longHighest {
-			longSecond = longHighest
-			longHighest = peak
-		} else if peak > longSecond {
-			longSecond = peak
-		}
-	}
-	second = cmp.Or(second, highest)
-	longSecond = cmp.Or(longSecond, longHighest)
+	highest, second := twoHighest(days[:min(len(days), r.Days)])
+	longHighest, longSecond := twoHighest(days)
 	top := float64(highest)
 	level := to.Level(derivation.StepHighestDay, top)
 	level = to.Shift(derivation.StepSecondDay, level, float64(r.Second*(float64(second)-top)))
@@ -109,6 +92,19 @@ func (r *MemoryRule) level(days []hourly.Level, base float64, to *derivation.Rec
 		r.explainLevel(days, base, [...]hourly.Level{highest, second, longHighest, longSecond}, to)
 	}
 	return level
+}
+
+// twoHighest returns the highest and the second highest peak, which is the highest if there is no other.
+func twoHighest(days []hourly.Level) (highest, second hourly.Level) {
+	for _, peak := range days {
+		if peak > highest {
+			second = highest
+			highest = peak
+		} else if peak > second {
+			second = peak
+		}
+	}
+	return highest, cmp.Or(second, highest)
 }
 
 // explainLevel sets the evidence of the four steps of level. The peaks are the highest and the second of the short past, and of the long one.
@@ -218,7 +214,7 @@ func (r *MemoryRule) plan(peaks *hourly.Peaks, since, hour int, usual, base floa
 			if float64(top) > usual+margin {
 				break
 			}
-			seen := days.seen(room[:0], count)
+			seen := slices.DeleteFunc(append(room[:0], days[:count]...), func(l hourly.Level) bool { return l == 0 })
 			if len(seen) < r.Plan.Days {
 				continue
 			}
@@ -288,16 +284,6 @@ func weekly(days []bool) bool {
 		}
 	}
 	return without > 0 && differ <= 1
-}
-
-// seen appends those of the first n days that have samples.
-func (d *peaksOfDays) seen(to []hourly.Level, n int) []hourly.Level {
-	for _, l := range d[:n] {
-		if l > 0 {
-			to = append(to, l)
-		}
-	}
-	return to
 }
 
 // wellKnown reports whether three quarters of the hours of the last days have samples.
