@@ -11,6 +11,7 @@ import (
 	"math"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/codec"
 )
 
@@ -42,20 +43,6 @@ type Start struct {
 	limited uint16          // the minutes in which usage reached the CPU limit, so the container may have needed more
 }
 
-// A Sample is the CPU usage of a container.
-type Sample struct {
-	At         time.Time
-	Millicores float64
-	Limit      int64 // the CPU limit of the container at that time, in millicores; 0 for none
-}
-
-// A Pod is what an Observer needs to know of the pod.
-type Pod struct {
-	Ready    time.Time // since when the pod is Ready; zero if it is not
-	Restarts int32     // of the container
-	Live     bool      // the pod runs or may still run
-}
-
 // An Observer follows the start of one container. The zero value is one that has not seen a sample.
 //
 // It gives up if the start cannot be told from something else: the container or the pod restarts, fails or loses its readiness, the pod
@@ -77,14 +64,15 @@ func NewObserver(started, now time.Time) *Observer {
 	return new(Observer)
 }
 
-// Note tells the Observer the state of the pod, before the samples of the same time. It returns false when the start teaches nothing.
-func (o *Observer) Note(p Pod) bool {
-	ready := int64(0)
-	if !p.Ready.IsZero() {
-		ready = max(p.Ready.Unix(), 1)
+// Note tells the Observer the state of the pod and its container, before the samples of the same time. It returns false when the start teaches
+// nothing.
+func (o *Observer) Note(p *cluster.Pod, c *cluster.Container) bool {
+	ready := int64(0) // since when the pod is Ready; 0 if it is not
+	if p.Ready && !p.ReadySince.IsZero() {
+		ready = max(p.ReadySince.Unix(), 1)
 	}
 	switch {
-	case p.Restarts > 0, !p.Live:
+	case c.Restarts > 0, !p.Live():
 		o.over = true
 	case o.start.ready == 0:
 		o.start.ready = ready
@@ -94,10 +82,11 @@ func (o *Observer) Note(p Pod) bool {
 	return !o.over
 }
 
-// Observe adds a sample. It returns the Start when it is complete: then, and when more is false, the Observer is of no more use.
-func (o *Observer) Observe(s Sample) (start *Start, more bool) {
-	at := s.At.Unix()
-	if o.over || !(s.Millicores >= 0) || at <= o.last {
+// Observe adds a sample, with the CPU limit of the container at that time, in millicores; 0 for none. It returns the Start when it is complete: then,
+// and when more is false, the Observer is of no more use.
+func (o *Observer) Observe(when time.Time, millicores float64, limit int64) (start *Start, more bool) {
+	at := when.Unix()
+	if o.over || !(millicores >= 0) || at <= o.last {
 		return nil, !o.over
 	}
 	if o.begun == 0 {
@@ -106,8 +95,8 @@ func (o *Observer) Observe(s Sample) (start *Start, more bool) {
 		return nil, false
 	}
 	o.last = at
-	used := uint32(math.Ceil(min(s.Millicores, maxMillicores)))
-	limited := s.Limit > 0 && s.Millicores >= atLimit*float64(s.Limit)
+	used := uint32(math.Ceil(min(millicores, maxMillicores)))
+	limited := limit > 0 && millicores >= atLimit*float64(limit)
 	ready := o.start.ready
 	if ready == 0 || at <= ready {
 		o.start.before = max(o.start.before, used)

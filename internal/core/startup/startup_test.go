@@ -25,7 +25,7 @@ type trial struct {
 	usage    func(minute int) float64
 	limit    int64
 	missing  func(minute int) bool
-	restarts func(minute int) int32
+	restarts func(minute int) uint16
 	shift    func(minute int) time.Duration // of the time of samples
 	minutes  int
 }
@@ -38,14 +38,16 @@ func (r trial) run() *Start {
 	}
 	for minute := range r.minutes {
 		now := r.at.Add(time.Duration(minute)*time.Minute + 30*time.Second)
-		pod := Pod{Live: true}
+		pod := &cluster.Pod{}
 		if r.ready >= 0 && minute >= r.ready {
-			pod.Ready = r.at.Add(time.Duration(r.ready) * time.Minute)
+			pod.Ready = true
+			pod.ReadySince = r.at.Add(time.Duration(r.ready) * time.Minute)
 		}
+		c := &cluster.Container{}
 		if r.restarts != nil {
-			pod.Restarts = r.restarts(minute)
+			c.Restarts = r.restarts(minute)
 		}
-		if !o.Note(pod) {
+		if !o.Note(pod, c) {
 			return nil
 		}
 		if r.missing != nil && r.missing(minute) {
@@ -54,7 +56,7 @@ func (r trial) run() *Start {
 		if r.shift != nil {
 			now = now.Add(r.shift(minute))
 		}
-		start, more := o.Observe(Sample{At: now, Millicores: r.usage(minute), Limit: r.limit})
+		start, more := o.Observe(now, r.usage(minute), r.limit)
 		if start != nil {
 			return start
 		}
@@ -164,8 +166,8 @@ func TestLearn_syntheticStarts(t *testing.T) {
 func TestObserver_teachesNothing(t *testing.T) {
 	high := until(4, 900, 200)
 	for name, r := range map[string]trial{
-		"the container restarts once":    {usage: high, restarts: func(minute int) int32 { return int32(min(minute/3, 1)) }},
-		"the container is in crash loop": {usage: high, restarts: func(minute int) int32 { return int32(minute) }, ready: -1},
+		"the container restarts once":    {usage: high, restarts: func(minute int) uint16 { return uint16(min(minute/3, 1)) }},
+		"the container is in crash loop": {usage: high, restarts: func(minute int) uint16 { return uint16(minute) }, ready: -1},
 		"the pod is never Ready":         {usage: high, ready: -1},
 		"samples are missing":            {usage: high, missing: func(minute int) bool { return minute >= 3 && minute < 7 }},
 		"the first samples are missing":  {usage: high, missing: func(minute int) bool { return minute < 4 }},
@@ -224,13 +226,13 @@ func TestNewObserver_aPodThatRunsAlready_isNotFollowed(t *testing.T) {
 
 func TestObserver_losesReadiness_teachesNothing(t *testing.T) {
 	o := NewObserver(noon, noon)
-	if !o.Note(Pod{Live: true, Ready: noon.Add(time.Minute)}) {
+	if !o.Note(&cluster.Pod{Ready: true, ReadySince: noon.Add(time.Minute)}, &cluster.Container{}) {
 		t.Fatal("not followed")
 	}
-	if o.Note(Pod{Live: true}) {
+	if o.Note(&cluster.Pod{}, &cluster.Container{}) {
 		t.Error("still followed after the pod has lost its readiness")
 	}
-	if start, more := o.Observe(Sample{At: noon.Add(2 * time.Minute), Millicores: 1}); start != nil || more {
+	if start, more := o.Observe(noon.Add(2*time.Minute), 1, 0); start != nil || more {
 		t.Error("a sample after that counts")
 	}
 }

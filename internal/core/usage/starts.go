@@ -39,21 +39,14 @@ func (wl *workload) starting(p *cluster.Pod, c *cluster.Container, now int64) *s
 
 // noteStart tells what follows the start of the container the state of its pod.
 func (in *instance) noteStart(p *cluster.Pod, c *cluster.Container) {
-	if in.starting == nil {
-		return
-	}
-	state := startup.Pod{Restarts: int32(c.Restarts), Live: p.Live()}
-	if p.Ready {
-		state.Ready = p.ReadySince
-	}
-	if !in.starting.Note(state) {
+	if in.starting != nil && !in.starting.Note(p, c) {
 		in.starting = nil
 	}
 }
 
 // observeStart adds a CPU sample to the start of a container, in cores.
 func (in *instance) observeStart(cores float64, at, now int64) {
-	start, more := in.starting.Observe(startup.Sample{At: stamp(at), Millicores: cores * 1000, Limit: int64(in.ran.CPULimit)})
+	start, more := in.starting.Observe(stamp(at), cores*1000, int64(in.ran.CPULimit))
 	if start != nil {
 		if in.series.starts == nil {
 			in.series.starts = new(startup.Starts)
