@@ -440,8 +440,8 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 
 // withQuery adds the query that failed to an error, if the user wants to see it.
 func (c *Config) withQuery(err error) error {
-	var query *prom.QueryError
-	if !errors.As(err, &query) {
+	query, ok := errors.AsType[*prom.QueryError](err)
+	if !ok {
 		return err
 	}
 	switch {

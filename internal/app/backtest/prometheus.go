@@ -142,7 +142,7 @@ func (g *gatherer) addAll(samples iter.Seq2[usage.Sample, error]) error {
 // add adds a sample. Implausible values are ignored, as in a cluster.
 func (g *gatherer) add(s usage.Sample) {
 	for _, v := range [...]float64{s.CPU, s.Memory} {
-		if math.IsNaN(v) || v < 0 || v > 1e14 {
+		if math.IsNaN(v) || v < 0 || v > usage.MaxBytes {
 			return
 		}
 	}

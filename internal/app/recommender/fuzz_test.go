@@ -56,7 +56,7 @@ func FuzzUsage(f *testing.F) {
 		*source = fixedUsage{{Pod: pod, Container: "app", At: at, CPU: cpu, Memory: memory, Has: cluster.Set(has) & cluster.Both}}
 		now = now.Add(time.Minute)
 		r.pass(t.Context(), now)
-		latest := now.Add(usage.DefaultConfig().MaxAhead)
+		latest := now.Add(usage.MaxAhead)
 		after := *b.advice("web", "app")
 		for _, res := range cluster.All {
 			used, most := cpu, 1e5

@@ -73,13 +73,7 @@ func (s *ContainerHistory) absorb(from *ContainerHistory, forked int64, c *clock
 // add merges the histograms and windows of another history.
 func (s *ContainerHistory) add(from *ContainerHistory, c *clock) error {
 	last := from.lastSeen()
-	windows := from.windows(last)
-	memory := from.Memory.Clone()
-	for i := range windows {
-		if w := &windows[i]; w.peak() > 0 && last < w.windowEnd {
-			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
-		}
-	}
+	memory, windows := withoutWindows(from, last)
 	if err := s.join(&from.CPU, &memory); err != nil {
 		return err
 	}

@@ -65,13 +65,7 @@ func (b *Store) Checkpoint(workload cluster.Workload, container string, now time
 		return Checkpoint{}, false
 	}
 	now = now.UTC().Truncate(time.Second)
-	memory := series.Memory.Clone()
-	windows := series.windows(now.UnixNano())
-	for _, r := range windows {
-		if p := r.peak(); p > 0 && now.UnixNano() < r.windowEnd {
-			memory.SubtractNanos(float64(p), 1, r.windowEnd)
-		}
-	}
+	memory, windows := withoutWindows(series, now.UnixNano())
 	checkpoint = Checkpoint{
 		Workload:    workload,
 		Updated:     now,
@@ -247,8 +241,8 @@ func (b *Store) load(w cluster.Workload, container string, checkpoint Checkpoint
 		{"last update", checkpoint.Updated, new(int64), anyLead},
 		{"first sample", checkpoint.FirstSample, &samples.first, anyLead},
 		{"last sample", checkpoint.LastSample, &samples.last, anyLead},
-		{"reference of the cpu histogram", checkpoint.CPU.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.CPUHalfLife},
-		{"reference of the memory histogram", checkpoint.Memory.Reference, new(int64), b.cfg.MaxAhead + 2*b.cfg.MemoryHalfLife + 2*rules.interval},
+		{"reference of the cpu histogram", checkpoint.CPU.Reference, new(int64), MaxAhead + 2*b.cfg.CPUHalfLife},
+		{"reference of the memory histogram", checkpoint.Memory.Reference, new(int64), MaxAhead + 2*b.cfg.MemoryHalfLife + 2*rules.interval},
 	} {
 		if stored.value.IsZero() {
 			continue

@@ -18,10 +18,12 @@ import "time"
 // and accept samples that are older than the newest by maxLead.
 const maxLead = 48 * time.Hour
 
+// MaxAhead is how far the time of a sample may be in the future (Tick). Samples further ahead are rejected.
+const MaxAhead = 10 * time.Minute
+
 type clock struct {
 	now    int64 // Unix nanoseconds; 0 until the first Tick
 	latest int64 // the highest value of now since it was last set back
-	ahead  int64 // Config.MaxAhead
 }
 
 // set sets the present. It reports whether the clock has been set back, in one step or several, by more than MaxAhead.
@@ -32,7 +34,7 @@ func (c *clock) set(now time.Time) bool {
 	}
 	c.now = at
 	c.latest = max(c.latest, at)
-	if c.latest-at <= c.ahead {
+	if c.latest-at <= int64(MaxAhead) {
 		return false
 	}
 	c.latest = at
@@ -50,7 +52,7 @@ func (c *clock) present(at int64) int64 {
 
 // lead returns how far a time is in the future, 0 if it is not more than MaxAhead.
 func (c *clock) lead(at int64) time.Duration {
-	if c.now == 0 || at <= c.now+c.ahead {
+	if c.now == 0 || at <= c.now+int64(MaxAhead) {
 		return 0
 	}
 	return time.Duration(at - c.now)

@@ -20,9 +20,8 @@ type Config struct {
 	OOMBumpRatio   float64       // --oom-bump-up-ratio
 	OOMMinBump     int64         // --oom-min-bump-up-bytes
 
-	Runs     bool          // --size-by-run: the last runs of the containers of Jobs and CronJobs are kept
-	InitRuns bool          // the last runs of ordinary init containers are kept; without it, init containers are not measured
-	MaxAhead time.Duration // samples further in the future (Tick) are rejected
+	Runs     bool // --size-by-run: the last runs of the containers of Jobs and CronJobs are kept
+	InitRuns bool // the last runs of ordinary init containers are kept; without it, init containers are not measured
 }
 
 // DefaultConfig returns upstream's defaults, and the parameters of podfit.
@@ -36,7 +35,6 @@ func DefaultConfig() Config {
 		OOMMinBump:     100 << 20,
 		Runs:           true,
 		InitRuns:       true,
-		MaxAhead:       10 * time.Minute,
 	}
 }
 

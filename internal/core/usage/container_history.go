@@ -69,10 +69,7 @@ type Span struct {
 
 // Seen returns the span of the samples of a resource. For memory these are samples, not peaks.
 func (s *ContainerHistory) Seen(r cluster.Resource) Span {
-	n := &s.memory
-	if r == cluster.CPU {
-		n = &s.cpu
-	}
+	n := cluster.Pick(r, &s.cpu, &s.memory)
 	return Span{First: stamp(n.first), Last: stamp(n.last), Count: int(n.count)}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/codec"
+	"podfit.dev/podfit/internal/core/histogram"
 	"podfit.dev/podfit/internal/core/startup"
 )
 
@@ -65,6 +66,18 @@ func (s *ContainerHistory) windows(now int64) []window {
 		})
 	}
 	return windows
+}
+
+// withoutWindows returns the memory histogram without the peaks of windows that have not ended at a time, and the windows to store.
+func withoutWindows(s *ContainerHistory, now int64) (histogram.Histogram, []window) {
+	memory := s.Memory.Clone()
+	windows := s.windows(now)
+	for i := range windows {
+		if w := &windows[i]; w.peak() > 0 && now < w.windowEnd {
+			memory.SubtractNanos(float64(w.peak()), 1, w.windowEnd)
+		}
+	}
+	return memory, windows
 }
 
 // awaits returns until when a restored window waits for its pod. After that it has no effect: its peak is in the histogram, and an
@@ -173,7 +186,7 @@ func (w *window) code(c *codec.Coder, updated int64) {
 				*v = (updated + distance) * int64(time.Second)
 			}
 		default:
-			codec.Uvarint(c, "peak of a window", v, maxBytes)
+			codec.Uvarint(c, "peak of a window", v, MaxBytes)
 			if *v == 0 {
 				c.Fail("peak of a window is zero")
 			}
@@ -206,7 +219,7 @@ func (x *extra) Code(c *codec.Coder) {
 	codeSeconds(c, "time of the last memory sample", &x.memory.last)
 	codec.Uvarint(c, "number of memory samples", &x.memory.count, maxCount)
 	codeSeconds(c, "time of the last OOM kill", &x.oomAt)
-	codec.Uvarint(c, "memory of the last OOM kill", &x.oomBytes, maxBytes)
+	codec.Uvarint(c, "memory of the last OOM kill", &x.oomBytes, MaxBytes)
 	if x.memory.first > x.memory.last {
 		c.Fail("first memory sample is later than the last")
 	}

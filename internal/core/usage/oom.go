@@ -41,8 +41,8 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 	if reference != 0 && at < reference-int64(series.rules.interval) {
 		return b.rejected.add(OldOOM)
 	}
-	used := min(max(kill.Memory, instance.memoryPeak), maxBytes)
-	needed := max(used+min(series.rules.minBump, maxBytes), scale(used, series.rules.ratio))
+	used := min(max(kill.Memory, instance.memoryPeak), MaxBytes)
+	needed := max(used+min(series.rules.minBump, MaxBytes), int64(min(float64(used)*series.rules.ratio, MaxBytes)))
 	if needed <= 0 {
 		return false
 	}
@@ -51,7 +51,7 @@ func (b *Store) ObserveOOM(kill OOM) bool {
 		series.kill.at = at
 		series.kill.needed = needed
 	}
-	series.kill.limit = max(series.kill.limit, min(kill.Limit, maxBytes))
+	series.kill.limit = max(series.kill.limit, min(kill.Limit, MaxBytes))
 	series.version++
 	if r := series.load.run(series, kill.Pod.Name, seconds(at), false); r != nil {
 		r.Observe(seconds(at), 0, needed)
@@ -77,15 +77,4 @@ func (b *Store) ObserveExits(observed *cluster.Pod) int {
 		}
 	}
 	return count
-}
-
-// scale multiplies an amount by a factor, truncates it, and limits it to valid amounts.
-func scale(amount int64, factor float64) int64 {
-	switch v := float64(amount) * factor; {
-	case v > maxBytes:
-		return maxBytes
-	case v > 0:
-		return int64(v)
-	}
-	return 0
 }

@@ -42,10 +42,10 @@ type Ran struct {
 	Started              int64 // Unix seconds (cluster.Container.Started); 0: not known
 }
 
-// Samples above these limits are rejected. They are 100 times the highest bucket of the histograms.
+// Samples above these limits are rejected: no machine has more. They are 100 times the highest bucket of the histograms.
 const (
-	maxCores = 1e5
-	maxBytes = 1e14
+	MaxCores = 1e5
+	MaxBytes = 1e14
 )
 
 // SampleWeight is the weight of a CPU sample, unless an Extension sets another one (CPUWeight). Upstream weighed samples by the
@@ -103,7 +103,6 @@ func NewStore(c Config) *Store {
 	return &Store{
 		cfg:       c,
 		rules:     c.rules(),
-		clock:     clock{ahead: int64(c.MaxAhead)},
 		pods:      make(map[cluster.Key]*pod),
 		workloads: make(map[cluster.Workload]*workload),
 	}
@@ -128,8 +127,7 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 	tracked := b.pods[observed.Key]
 	uid := hash(observed.UID)
 	if tracked != nil && (tracked.uid != uid || !observed.Top.IsZero() && tracked.workload.key != observed.Top || !b.sameContainers(tracked, observed)) {
-		b.drop(tracked)
-		delete(b.pods, observed.Key)
+		b.Forget(observed.Key)
 		tracked = nil
 	}
 	if tracked == nil {
@@ -146,10 +144,18 @@ func (b *Store) Track(observed *cluster.Pod) bool {
 
 // Forget removes a pod. Its usage stays in the history of the workload.
 func (b *Store) Forget(key cluster.Key) {
-	if t := b.pods[key]; t != nil {
-		b.drop(t)
-		delete(b.pods, key)
+	t := b.pods[key]
+	if t == nil {
+		return
 	}
+	delete(b.pods, key)
+	t.setLive(false)
+	for i := range t.instances {
+		in := &t.instances[i]
+		in.series.unlink(in)
+		b.steps++
+	}
+	t.workload.pods--
 }
 
 // Tracked reports whether a pod is tracked, so that its samples are accepted.
@@ -162,7 +168,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 		return 0
 	}
 	if sample.Peak || sample.Reading {
-		if !b.rejected.plausible(sample.Memory, maxBytes) || !b.rejected.plausible(sample.CPU, maxCores) {
+		if !b.rejected.plausible(sample.Memory, MaxBytes) || !b.rejected.plausible(sample.CPU, MaxCores) {
 			return 0
 		}
 		return instance.observeOfRun(&sample)
@@ -187,7 +193,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 
 func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
-	case !b.rejected.plausible(cores, maxCores):
+	case !b.rejected.plausible(cores, MaxCores):
 		return false
 	case at == instance.lastCPU:
 		return b.rejected.add(Repeated)
@@ -214,7 +220,7 @@ func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 
 func (b *Store) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
-	case !b.rejected.plausible(bytes, maxBytes):
+	case !b.rejected.plausible(bytes, MaxBytes):
 		return false
 	case bytes < 1:
 		return b.rejected.add(NoMemory)
@@ -451,17 +457,6 @@ func (t *pod) note(cfg *Config, p *cluster.Pod, now int64) {
 		t.workload.noteRun(t.instances[next].series, p, c, now)
 		next++
 	}
-}
-
-// drop unlinks a pod from its workload and ContainerHistory.
-func (b *Store) drop(t *pod) {
-	t.setLive(false)
-	for i := range t.instances {
-		in := &t.instances[i]
-		in.series.unlink(in)
-		b.steps++
-	}
-	t.workload.pods--
 }
 
 func (t *pod) instance(container string) *instance {

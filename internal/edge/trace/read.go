@@ -27,6 +27,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 var header = [...]string{"time", "namespace", "kind", "name", "pod", "container", "cpu_cores", "memory_bytes"}
@@ -41,12 +42,6 @@ const (
 	colContainer
 	colCPU
 	colMemory
-)
-
-// Limits of plausible usage: no machine has more, so a larger value is a mistake in the file.
-const (
-	maxCores = 1e5
-	maxBytes = 1e14
 )
 
 // maxRow is the maximum length of a row in bytes. Kubernetes names have at most 253 characters. Without the limit, a quote
@@ -305,7 +300,7 @@ func (r *reader) row(record []string, line int) error {
 		resource cluster.Resource
 		limit    float64
 		to       *float64
-	}{{colCPU, cluster.CPU, maxCores, &sample.CPU}, {colMemory, cluster.Memory, maxBytes, &sample.Memory}} {
+	}{{colCPU, cluster.CPU, usage.MaxCores, &sample.CPU}, {colMemory, cluster.Memory, usage.MaxBytes, &sample.Memory}} {
 		text := field(value.column)
 		if text == "" {
 			continue

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 // maxRows is the maximum of containers of a part, which bounds memory to about 80 MB. Plans stay far below.
@@ -72,17 +73,14 @@ func (t *table) add(q *query, s *series) error {
 	return nil
 }
 
-// The highest values that usage.Store accepts.
-const maxCores, maxBytes = 1e5, 1e14
-
 // set sets a value, if it is higher than the present one.
 func (c *cell) set(m Measure, v float64) {
 	switch {
-	case m == CPU && v <= maxCores:
+	case m == CPU && v <= usage.MaxCores:
 		c.cpu = max(c.cpu, uint32(v*1000)+1) // whole millicores, like the Metrics API
-	case m == Memory && v >= 1 && v <= maxBytes:
+	case m == Memory && v >= 1 && v <= usage.MaxBytes:
 		c.memory = max(c.memory, uint64(v)+1)
-	case m == KilledRequest && v >= 1 && v <= maxBytes:
+	case m == KilledRequest && v >= 1 && v <= usage.MaxBytes:
 		c.request = max(c.request, uint64(v))
 	case m == Kills:
 		c.kills = max(c.kills, uint16(min(v, math.MaxUint16)))
