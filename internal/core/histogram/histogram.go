@@ -56,13 +56,10 @@ func (h *Histogram) AddNanos(value, weight float64, at int64) {
 		return
 	}
 	b := h.opts.Bucket(value)
-	i := b - int(h.lo)
-	if i < 0 || i >= len(h.weights) {
-		i = h.grow(b)
-	}
-	h.weights[i] += w
+	bucket := h.at(b)
+	*bucket += w
 	h.total += w
-	if h.weights[i] >= Epsilon {
+	if *bucket >= Epsilon {
 		h.first = min(h.first, uint8(b))
 		h.last = max(h.last, uint8(b))
 	}
@@ -155,15 +152,9 @@ func (h *Histogram) Merge(other *Histogram) error {
 		other = &c
 	}
 	for b := int(other.first); b <= int(other.last); b++ {
-		w := other.weight(b)
-		if w == 0 {
-			continue
+		if w := other.weight(b); w != 0 {
+			*h.at(b) += w
 		}
-		i := b - int(h.lo)
-		if i < 0 || i >= len(h.weights) {
-			i = h.grow(b)
-		}
-		h.weights[i] += w
 	}
 	h.total += other.total
 	h.first = min(h.first, other.first)
@@ -200,6 +191,15 @@ func (h *Histogram) weight(b int) float64 {
 		return h.weights[i]
 	}
 	return 0
+}
+
+// at returns the weight of a bucket, to be changed.
+func (h *Histogram) at(b int) *float64 {
+	i := b - int(h.lo)
+	if i < 0 || i >= len(h.weights) {
+		i = h.grow(b)
+	}
+	return &h.weights[i]
 }
 
 // grow extends the span to a bucket outside it and returns the index of the bucket. The new span is a multiple of
@@ -252,9 +252,7 @@ func (h *Histogram) rebase(to int64) {
 	}
 	scale := math.Ldexp(1, int(math.Floor(float64(from)/float64(h.halfLife)+0.5)))
 	for b := int(h.first); b <= int(h.last); b++ {
-		if i := b - int(h.lo); i >= 0 && i < len(h.weights) {
-			h.weights[i] *= scale
-		}
+		h.weights[b-int(h.lo)] *= scale
 	}
 	h.total *= scale
 	h.ref = to
