@@ -124,9 +124,7 @@ func (p *Peaks) fit(end int32) {
 	old := *p
 	p.ring = make([]Level, size)
 	for h := max(old.end-int32(len(old.ring)), 0); h < old.end; h++ {
-		if len(old.ring) > 0 {
-			*p.slot(h) = *old.slot(h)
-		}
+		*p.slot(h) = *old.slot(h)
 	}
 }
 
