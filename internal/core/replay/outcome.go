@@ -47,9 +47,7 @@ func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
 
 // Keeps reports whether the share of days above the memory request is at most the promised one. It is true if memory was
 // not measured.
-func (o Outcome) Keeps(promised float64) bool {
-	return o.Memory.Days == 0 || 1-o.Memory.FreeDays <= promised
-}
+func (o Outcome) Keeps(promised float64) bool { return o.Memory.daysAbove() <= promised }
 
 // A Comparison is the result of a backtest: what each of several recommenders would have requested for the same
 // workloads, and how well that would have served them.

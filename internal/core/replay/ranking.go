@@ -33,14 +33,7 @@ func (o Outcome) Within(t Tolerance) bool { return o.excess(t) == 0 }
 // excess is by how much an outcome exceeds a tolerance, 0 if it is within: the sum of the excess shares of days and of
 // CPU usage.
 func (o Outcome) excess(t Tolerance) float64 {
-	sum := 0.0
-	if o.Memory.Days > 0 {
-		sum += max(0, 1-o.Memory.FreeDays-t.DaysAbove)
-	}
-	if o.CPU.Days > 0 {
-		sum += max(0, o.CPU.Shortfall-t.Shortfall)
-	}
-	return sum
+	return max(0, o.Memory.daysAbove()-t.DaysAbove) + max(0, o.CPU.Shortfall-t.Shortfall)
 }
 
 // Best returns the indices of the winners: the cheapest of the outcomes within the tolerance or, if none is within, the
@@ -90,13 +83,4 @@ func (c *Comparison) Worst() []int {
 }
 
 // harm is the share of days above the memory request or the share of CPU usage above the request, whichever is larger.
-func (o Outcome) harm() float64 {
-	most := 0.0
-	if o.Memory.Days > 0 {
-		most = max(most, 1-o.Memory.FreeDays)
-	}
-	if o.CPU.Days > 0 {
-		most = max(most, o.CPU.Shortfall)
-	}
-	return most
-}
+func (o Outcome) harm() float64 { return max(o.Memory.daysAbove(), o.CPU.Shortfall) }

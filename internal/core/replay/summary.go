@@ -30,6 +30,14 @@ type Summary struct {
 	WorstDays  int     `json:"most_days_above_of_a_container"` // days above the request of the container with the most such days
 }
 
+// daysAbove is the share of days with samples above the request, 0 if nothing was measured.
+func (s *Summary) daysAbove() float64 {
+	if s.Days == 0 {
+		return 0
+	}
+	return 1 - s.FreeDays
+}
+
 // summarize combines the scores of one resource.
 func summarize(scores []Score, res cluster.Resource) Summary {
 	var summary Summary
