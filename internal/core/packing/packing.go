@@ -229,7 +229,7 @@ func atStart(r requests) load { return r.start }
 func largest(r requests) load { return r.most }
 
 // pack places the pods of some workloads every day and measures their usage on the nodes.
-func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) [][]placed, of func(requests) load) *days {
+func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*node, of func(requests) load) *days {
 	out := &days{culprits: map[int]int{}}
 	for _, day := range p.days {
 		if p.stop() {
@@ -256,7 +256,7 @@ func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) [][]
 		out.tooLarge = max(out.tooLarge, tooLarge)
 		out.days++
 		for _, node := range place(p, pods) {
-			out.observe(p.shape, node)
+			out.observe(p.shape, node.pods)
 		}
 	}
 	return out
@@ -334,8 +334,7 @@ func (n *node) add(p *placed) {
 }
 
 // firstFit places each pod on the first node with room that has no pod of the workload.
-func firstFit(p *packer, pods []placed) [][]placed {
-	var nodes []*node
+func firstFit(p *packer, pods []placed) (nodes []*node) {
 	for i := range pods {
 		to := slices.IndexFunc(nodes, func(n *node) bool { return n.holds(p.shape, &pods[i], 1) })
 		if to < 0 {
@@ -344,12 +343,12 @@ func firstFit(p *packer, pods []placed) [][]placed {
 		}
 		nodes[to].add(&pods[i])
 	}
-	return podsOf(nodes)
+	return nodes
 }
 
 // leastAllocated places each pod on the node of which the smallest part is requested, the mean of CPU and memory, as the scheduler's
 // NodeResourcesFit scores by default. The pods of a workload are spread. There are as few nodes as hold all pods.
-func leastAllocated(p *packer, pods []placed) [][]placed {
+func leastAllocated(p *packer, pods []placed) []*node {
 	s := p.shape
 	sum, of := load{}, map[int]int{}
 	for i := range pods {
@@ -361,11 +360,11 @@ func leastAllocated(p *packer, pods []placed) [][]placed {
 			return nodes
 		}
 	}
-	return cluster.Each(pods, func(p *placed) []placed { return []placed{*p} })
+	return cluster.Each(pods, func(p *placed) *node { return &node{pods: []placed{*p}} })
 }
 
 // placeOn places pods on n nodes; false if they do not fit. of is the number of pods of each workload.
-func placeOn(n int, s Shape, pods []placed, of map[int]int) ([][]placed, bool) {
+func placeOn(n int, s Shape, pods []placed, of map[int]int) ([]*node, bool) {
 	nodes := make([]*node, n)
 	for i := range nodes {
 		nodes[i] = &node{}
@@ -383,15 +382,7 @@ func placeOn(n int, s Shape, pods []placed, of map[int]int) ([][]placed, bool) {
 		}
 		best.add(&pods[i])
 	}
-	return podsOf(nodes), true
+	return nodes, true
 }
 
 func (n *node) allocated(s Shape) float64 { return n.used.cpu/s.CPU + n.used.memory/s.Memory }
-
-func podsOf(nodes []*node) [][]placed {
-	var out [][]placed
-	for _, n := range nodes {
-		out = append(out, n.pods)
-	}
-	return out
-}
