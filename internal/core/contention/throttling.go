@@ -187,20 +187,16 @@ func hasThrottlingDefect(version string) bool {
 // leading returns the numbers at the beginning of a version, separated by dots, at most four.
 func leading(version string) []int {
 	var out []int
-	for len(out) < 4 {
-		end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
-		if end < 0 {
-			end = len(version)
-		}
-		n, err := strconv.Atoi(version[:end])
-		if err != nil {
+	for part := range strings.SplitSeq(version, ".") {
+		rest := strings.TrimLeft(part, "0123456789")
+		n, err := strconv.Atoi(strings.TrimSuffix(part, rest))
+		if err != nil || len(out) == 4 {
 			break
 		}
 		out = append(out, n)
-		if end == len(version) || version[end] != '.' {
+		if rest != "" {
 			break
 		}
-		version = version[end+1:]
 	}
 	return out
 }
