@@ -79,11 +79,11 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 // the others.
 func (c *Config) history(
 	ctx context.Context, in *explanation.Input, pods []*cluster.Pod, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
-) (*usage.Store, *sizing.Workloads) {
+) (*usage.Store, sizing.Workloads) {
 	w := in.Subject.Workload
 	a := in.Autoscaler
 	store := c.jobs.Recommender.Store()
-	workloads := sizing.NewWorkloads()
+	workloads := sizing.Workloads{}
 	store.Tick(in.Now)
 	store.Configure(w, a.Policies)
 	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}

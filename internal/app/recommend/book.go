@@ -26,13 +26,13 @@ type book struct {
 	stored    bool   // usage is what the cluster has stored
 	scene     *scene
 	store     *usage.Store
-	workloads *sizing.Workloads
+	workloads sizing.Workloads
 	sizedBy   map[cluster.Workload]*cluster.Autoscaler
 }
 
 // newBook returns a book without usage that tracks the pods of the reviewed workloads.
 func newBook(profile string, s *scene) *book {
-	b := &book{profile: profile, scene: s, store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.NewWorkloads(), sizedBy: map[cluster.Workload]*cluster.Autoscaler{}}
+	b := &book{profile: profile, scene: s, store: usage.NewStore(usage.DefaultConfig()), workloads: sizing.Workloads{}, sizedBy: map[cluster.Workload]*cluster.Autoscaler{}}
 	b.store.Tick(s.Now)
 	assignments := make(sizing.Assignments, len(s.workloads))
 	for _, w := range s.workloads {

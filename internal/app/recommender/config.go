@@ -212,9 +212,6 @@ func (c *Config) HasPrometheus() bool {
 
 func (c *Config) given(flag string) bool { return c.flags != nil && c.flags.Changed(flag) }
 
-// SeesAllPods reports whether the recommender knows all pods of the cluster, and reads the usage of all.
-func (c *Config) SeesAllPods() bool { return c.WatchesAllPods() && !c.ExternalMetrics }
-
 // MaxAllowed returns the maximum for containers whose autoscaler sets no maxAllowed.
 func (c *Config) MaxAllowed() cluster.Resources {
 	var r cluster.Resources

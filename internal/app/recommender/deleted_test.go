@@ -53,7 +53,7 @@ func TestRecommender_deletedVPAs_leaveNothing(t *testing.T) {
 			t.Errorf("%d metric series, before the deletion %d", after, before)
 		}
 		sizes := map[string]int{
-			"model states": r.workloads.Len(), "recommended": len(r.advisedFor), "released": len(r.released), "tracked": len(r.tracked), "governed": len(r.governed),
+			"model states": len(r.workloads), "recommended": len(r.advisedFor), "released": len(r.released), "tracked": len(r.tracked), "governed": len(r.governed),
 			"checkpoints": len(b.stored), "histories": len(b.remembered.stored),
 		}
 		for field, value := range reflect.ValueOf(r.checkpointer).Elem().Fields() {

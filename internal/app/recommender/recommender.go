@@ -71,7 +71,7 @@ type recommender struct {
 	dependencies
 	config       Config
 	catalog      *sizing.Catalog
-	workloads    *sizing.Workloads
+	workloads    sizing.Workloads
 	profiles     *profileReader
 	usageStore   *usage.Store
 	groups       *grouping.Book
@@ -237,10 +237,10 @@ func newRecommender(c Config, d dependencies) *recommender {
 	inGroups := grouping.New(c.Sizing.usage(), c.Sizing.RoleHistory, c.Interval)
 	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
 	r := &recommender{
-		dependencies: d, config: c, catalog: catalog, workloads: sizing.NewWorkloads(), usageStore: store, groups: inGroups,
+		dependencies: d, config: c, catalog: catalog, workloads: sizing.Workloads{}, usageStore: store, groups: inGroups,
 		profiles:     &profileReader{lister: d.lister, catalog: catalog, log: d.log},
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, inGroups.Store, d.storage, d.metrics.history, d.health, d.log),
-		contention:   contention.NewReporter(d.world, d.observer, c.SeesAllPods()),
+		contention:   contention.NewReporter(d.world, d.observer, c.WatchesAllPods() && !c.ExternalMetrics),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},
 		rejected:        make([]uint64, len(usage.Rejections())),
 		writtenStatuses: writtenStatuses{dryRunTargets: map[usage.Ref]cluster.Resources{}, advisedFor: map[cluster.Key]advised{}, released: map[cluster.Key]released{}},

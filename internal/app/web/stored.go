@@ -57,9 +57,9 @@ func (c clusterArchive) Catalog(ctx context.Context) (*sizing.Catalog, error) {
 // decoded is left out.
 func restore(
 	now time.Time, catalog *sizing.Catalog, snapshot *cluster.Snapshot, governing []*cluster.Autoscaler, nodes *fleet.Nodes, from checkpoint.Stored,
-) (*usage.Store, *sizing.Workloads) {
+) (*usage.Store, sizing.Workloads) {
 	store := usage.NewStore(usage.DefaultConfig())
-	workloads := sizing.NewWorkloads()
+	workloads := sizing.Workloads{}
 	store.Tick(now)
 	assignments := make(sizing.Assignments, len(governing))
 	targets := make(map[cluster.Key]cluster.Workload, len(governing))

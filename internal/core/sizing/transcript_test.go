@@ -38,7 +38,7 @@ import (
 type scene struct {
 	now         time.Time
 	catalog     *Catalog
-	workloads   *Workloads
+	workloads   Workloads
 	store       *usage.Store
 	existing    map[string]bool // SizingProfiles in the cluster
 	version     int
@@ -62,7 +62,7 @@ func newScene() *scene {
 // start starts a new process.
 func (s *scene) start() {
 	s.catalog = NewCatalog(recommend.DefaultParams(), false)
-	s.workloads = NewWorkloads()
+	s.workloads = Workloads{}
 	s.store = usage.NewStore(usage.DefaultConfig())
 }
 
@@ -314,7 +314,7 @@ func (s *scene) pass() (*cluster.Snapshot, Assignments) {
 // print prints the State of each workload, and the profile of each autoscaler.
 func (s *scene) print(out *strings.Builder, snapshot *cluster.Snapshot, assignments Assignments) {
 	var known []cluster.Workload
-	for w := range s.workloads.states {
+	for w := range s.workloads {
 		known = append(known, w)
 	}
 	slices.SortFunc(known, cluster.Workload.Compare)

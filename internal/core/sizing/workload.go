@@ -27,9 +27,7 @@ const (
 )
 
 // Workloads contains the State of each workload. The package comment describes the states and transitions.
-type Workloads struct {
-	states map[cluster.Workload]*State
-}
+type Workloads map[cluster.Workload]*State
 
 // A State describes a workload that is or was referenced by an autoscaler with a usable profile.
 type State struct {
@@ -65,15 +63,9 @@ type State struct {
 	Restoring bool
 }
 
-// NewWorkloads returns Workloads without any State.
-func NewWorkloads() *Workloads { return &Workloads{states: map[cluster.Workload]*State{}} }
-
-// Len returns the number of workloads with a State.
-func (ws *Workloads) Len() int { return len(ws.states) }
-
 // State returns a copy of the State of a workload, or the zero value if it has none.
-func (ws *Workloads) State(w cluster.Workload) State {
-	if s := ws.states[w]; s != nil {
+func (ws Workloads) State(w cluster.Workload) State {
+	if s := ws[w]; s != nil {
 		return *s
 	}
 	return State{}
@@ -81,9 +73,9 @@ func (ws *Workloads) State(w cluster.Workload) State {
 
 // Apply changes the model state in the store as the assignments require, and updates the State of each workload. nodes may be nil if
 // no profile is bound by nodes (Assignments.NodeBound).
-func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *fleet.Nodes) {
+func (ws Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.Snapshot, assignments Assignments, nodes *fleet.Nodes) {
 	for workload, assignment := range assignments {
-		state := ws.states[workload]
+		state := ws[workload]
 		if state != nil {
 			state.UnreferencedSince = time.Time{}
 		}
@@ -92,14 +84,14 @@ func (ws *Workloads) Apply(store *usage.Store, now time.Time, snapshot *cluster.
 		}
 		if state == nil {
 			state = &State{}
-			ws.states[workload] = state
+			ws[workload] = state
 		}
 		state.bound(now, assignment, snapshot.PodsOf(workload), nodes)
 		state.assign(store, now, workload, assignment.Choice)
 	}
-	for workload, state := range ws.states {
+	for workload, state := range ws {
 		if _, referenced := assignments[workload]; !referenced && state.unreferenced(store, now, workload) {
-			delete(ws.states, workload)
+			delete(ws, workload)
 		}
 		if !now.Before(state.HoldUntil) {
 			state.HoldUntil = time.Time{}
@@ -183,9 +175,9 @@ func (s *State) unreferenced(store *usage.Store, now time.Time, w cluster.Worklo
 }
 
 // Restoring returns the workloads whose model state has started empty in this process and was not yet passed to Restored, sorted.
-func (ws *Workloads) Restoring() []cluster.Workload {
+func (ws Workloads) Restoring() []cluster.Workload {
 	var restoring []cluster.Workload
-	for w, s := range ws.states {
+	for w, s := range ws {
 		if s.Restoring {
 			restoring = append(restoring, w)
 		}
@@ -198,8 +190,8 @@ func (ws *Workloads) Restoring() []cluster.Workload {
 // has a recommendation, but no model state was restored: the profile or its version has changed while no process was running. It
 // is also held if the restored model state started less than ResetHold ago, unless no older usage is known. autoscaler is the one
 // that governs the workload; nil if there is none.
-func (ws *Workloads) Restored(store *usage.Store, now time.Time, workload cluster.Workload, autoscaler *cluster.Autoscaler) {
-	state := ws.states[workload]
+func (ws Workloads) Restored(store *usage.Store, now time.Time, workload cluster.Workload, autoscaler *cluster.Autoscaler) {
+	state := ws[workload]
 	if state == nil || !state.Restoring {
 		return
 	}
@@ -238,15 +230,15 @@ func usedBefore(a *cluster.Autoscaler, history *usage.ContainerHistory, started 
 }
 
 // SkipRestore ends the restoring of all workloads: no model state is stored, it is built from usage history.
-func (ws *Workloads) SkipRestore() {
-	for _, s := range ws.states {
+func (ws Workloads) SkipRestore() {
+	for _, s := range ws {
 		s.Restoring = false
 	}
 }
 
 // EndHolds ends the holds of a namespace: its usage history is complete, so its model state is, too.
-func (ws *Workloads) EndHolds(namespace string) {
-	for w, s := range ws.states {
+func (ws Workloads) EndHolds(namespace string) {
+	for w, s := range ws {
 		if w.Namespace == namespace {
 			s.HoldUntil = time.Time{}
 		}
@@ -254,25 +246,25 @@ func (ws *Workloads) EndHolds(namespace string) {
 }
 
 // Held reports whether recommendations of a profile for a workload must not decrease. A profile without model state is never held.
-func (ws *Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) bool {
+func (ws Workloads) Held(choice *Choice, w cluster.Workload, now time.Time) bool {
 	return choice.Edition.ModelState && now.Before(ws.State(w).HoldUntil)
 }
 
 // AwaitsNode reports whether sizes depend on the smallest node, and that node is not known: no pod shows on which nodes the workload may run.
-func (ws *Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
+func (ws Workloads) AwaitsNode(choice *Choice, w cluster.Workload) bool {
 	node := ws.State(w).Node
 	return choice.MostOfNode > 0 && node.Allocatable == 0 || choice.Packs() && node.Memory == 0
 }
 
 // LimitsCPU reports whether a profile limits CPU to a share of the smallest node, and no node that exists can be used, for example
 // because all are cordoned since the process started. Then CPU must not exceed the last recommendation, which was within the limit.
-func (ws *Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
+func (ws Workloads) LimitsCPU(choice *Choice, w cluster.Workload) bool {
 	return choice.MostOfNode > 0 && ws.State(w).NoUsableNode
 }
 
 // Profile returns the profile of a choice as it applies to a workload: with its criticality, and limited by the nodes that its pods may run
 // on.
-func (ws *Workloads) Profile(choice *Choice, w cluster.Workload) recommend.Profile {
+func (ws Workloads) Profile(choice *Choice, w cluster.Workload) recommend.Profile {
 	state := ws.State(w)
 	profile := choice.Profile
 	if profile.Packs() {
