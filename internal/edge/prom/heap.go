@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
@@ -74,9 +73,7 @@ func (c *Client) heapQuery(q HeapQuery) string {
 		{"beside", lowest(workingSet + " - " + heap)},
 		{"gc", highest(sum("rate(" + of("jvm_gc_pause_seconds_sum|jvm_gc_collection_seconds_sum", "") + "[1h])"))},
 	}
-	return strings.Join(cluster.Each(parts, func(p *[2]string) string {
-		return fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, p[1], partLabel, p[0])
-	}), " or ")
+	return union(parts)
 }
 
 // heapSelector returns a selector for series about a container of pods.

@@ -71,10 +71,7 @@ func (c *Client) since(from, now time.Time, read func(span) ([]usage.Sample, err
 		stride := most
 		overloaded := false // and not the query is too large, so that longer ones may succeed again
 		for start := from; !start.After(now); {
-			end := start.Add(stride - step)
-			if end.After(now) {
-				end = now
-			}
+			end := cluster.Earliest(start.Add(stride-step), now)
 			batch, err := read(span{Start: start, End: end, Step: step})
 			if half := (stride / 2).Truncate(step); half > 0 && IsTooLarge(err) {
 				stride, overloaded = half, isOverloaded(err)

@@ -70,10 +70,7 @@ func (c *Client) Requests(ctx context.Context, q RequestsQuery) ([]capacity.Node
 		return nil
 	}
 	for _, res := range cluster.All {
-		unit := 1.0
-		if res == cluster.CPU {
-			unit = 1000
-		}
+		unit := cluster.Pick(res, 1000.0, 1)
 		err := add(requestsQuery(res, q.Matchers), func(h *capacity.NodeHour, v float64) { h.Requested = h.Requested.Set(res, int64(math.Round(v*unit))) })
 		if err == nil {
 			err = add(capacityQuery(res, q.Allocatable, q.Matchers), func(h *capacity.NodeHour, v float64) { h.Capacity = h.Capacity.Set(res, int64(math.Round(v*unit))) })

@@ -67,7 +67,7 @@ func sorted[K comparable, V any](found map[K]*V, compare func(a, b V) int) []V {
 // throttlingQuery returns the sums of all parts as one expression, because each query of a workload costs a request. Periods are counters,
 // so increase handles restarts of containers. It extrapolates both counters of a share alike.
 func (c *Client) throttlingQuery(q rollout.ThrottlingQuery, now time.Time) string {
-	var parts []string
+	var parts [][2]string
 	add := func(part string, pods []string, length, offset time.Duration) {
 		if len(pods) == 0 || length < time.Second {
 			return
@@ -77,8 +77,8 @@ func (c *Client) throttlingQuery(q rollout.ThrottlingQuery, now time.Time) strin
 			span += " offset " + promDuration(offset.Truncate(time.Second))
 		}
 		for _, m := range []struct{ metric, kind string }{{throttledPeriods, "throttled"}, {allPeriods, "all"}} {
-			parts = append(parts, fmt.Sprintf(`label_replace(sum by (%s) (increase(%s%s)), %q, "%s %s", "", "")`,
-				c.config.ContainerLabel, c.podSelector(m.metric, q.Namespace, pods), span, partLabel, part, m.kind))
+			sum := fmt.Sprintf("sum by (%s) (increase(%s%s))", c.config.ContainerLabel, c.podSelector(m.metric, q.Namespace, pods), span)
+			parts = append(parts, [2]string{part + " " + m.kind, sum})
 		}
 	}
 	add("canaries", q.Canaries, now.Sub(q.Since), 0)
@@ -86,7 +86,14 @@ func (c *Client) throttlingQuery(q rollout.ThrottlingQuery, now time.Time) strin
 	if q.Changed != "" {
 		add("before", []string{q.Changed}, q.Before, now.Sub(q.Change))
 	}
-	return strings.Join(parts, " or ")
+	return union(parts)
+}
+
+// union returns one expression for several ones, each with its name before it. setPart reads the names.
+func union(parts [][2]string) string {
+	return strings.Join(cluster.Each(parts, func(p *[2]string) string {
+		return fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, p[1], partLabel, p[0])
+	}), " or ")
 }
 
 // podSelector returns a selector for the series of a metric about the containers of pods.
@@ -131,14 +138,10 @@ func (c *Client) containerThrottlingQuery(q contention.ThrottlingQuery) string {
 	window := promDuration(contention.ThrottlingWindow)
 	by := fmt.Sprintf("by (%s, %s)", c.config.PodLabel, c.config.ContainerLabel)
 	usage := c.podSelector(c.config.CPUMetric, q.Namespace, q.Pods)
-	var parts []string
-	for _, p := range []struct{ name, expression string }{
+	return union([][2]string{
 		{"throttled", fmt.Sprintf("sum %s (increase(%s[%s]))", by, c.podSelector(throttledPeriods, q.Namespace, q.Pods), window)},
 		{"all", fmt.Sprintf("sum %s (increase(%s[%s]))", by, c.podSelector(allPeriods, q.Namespace, q.Pods), window)},
 		{"p95", fmt.Sprintf("max %s (quantile_over_time(0.95, rate(%s[5m])[%s:1m]))", by, usage, window)},
 		{"mean", fmt.Sprintf("max %s (rate(%s[%s]))", by, usage, window)},
-	} {
-		parts = append(parts, fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, p.expression, partLabel, p.name))
-	}
-	return strings.Join(parts, " or ")
+	})
 }
