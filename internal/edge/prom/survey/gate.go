@@ -4,6 +4,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -77,7 +78,7 @@ func (g *gate) leave(err error) {
 		g.failures = 0
 	case failed == nil: // the end of the context
 	case !failed.Cause.smallerHelps():
-		g.close(err)
+		g.closed = cmp.Or(g.closed, err)
 	default:
 		keeps = !g.single && cap(g.slots) > 1
 		g.single = true
@@ -94,17 +95,11 @@ func (g *gate) leave(err error) {
 		if g.failures >= maxFailures || now.Sub(g.failingFor) > maxFailing {
 			given := *failed
 			given.Cause, given.Detail, given.Err = GivenUp, "the last one: "+failed.Cause.String()+" "+failed.Detail, err
-			g.close(&given)
+			g.closed = cmp.Or[error](g.closed, &given)
 		}
 	}
 	if !keeps {
 		<-g.slots
-	}
-}
-
-func (g *gate) close(err error) {
-	if g.closed == nil {
-		g.closed = err
 	}
 }
 

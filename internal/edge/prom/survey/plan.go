@@ -78,7 +78,6 @@ func (q *query) span() (from, to time.Time) {
 
 // layout computes the groups of a plan: as many namespaces as one query can read for a day.
 func (p *Plan) layout(namespaces []string) {
-	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	budget := p.budget()
 	for _, joined := range []bool{true, false} {
 		var now group
@@ -180,9 +179,7 @@ func (p *Plan) halves(q query) []query {
 	return []query{a, b}
 }
 
-// window returns the time over which CPU usage is averaged: four scrapes, so that one may be missing, and at least five minutes.
-func (p *Plan) window() time.Duration { return windowOf(p.Interval) }
-
+// windowOf returns the time over which CPU usage is averaged: four scrapes, so that one may be missing, and at least five minutes.
 func windowOf(interval time.Duration) time.Duration {
 	return max(5*time.Minute, (4 * interval).Round(time.Minute))
 }

@@ -50,7 +50,7 @@ func TestPlan_randomClusters_queriesCoverEverythingOnceWithinTheBudget(t *testin
 					if q.samples() > p.budget() && (len(q.namespaces) > 1 || q.to-q.from > 1) {
 						t.Fatalf("%+v needs %d samples, and %d are allowed", q, q.samples(), p.budget())
 					}
-					if n := len(q.measure.expression(selector{namespaces: q.namespaces}, q.joined, p.window())); n > 5*maxNames {
+					if n := len(q.measure.expression(selector{namespaces: q.namespaces}, q.joined, windowOf(p.Interval))); n > 5*maxNames {
 						t.Fatalf("a query has %d bytes", n)
 					}
 					sum := 0
@@ -160,7 +160,7 @@ func TestWindow_scrapeInterval_fourScrapes(t *testing.T) {
 		15 * time.Second: 5 * time.Minute, time.Minute: 5 * time.Minute, 2 * time.Minute: 8 * time.Minute, 10 * time.Minute: 40 * time.Minute,
 	} {
 		p := Plan{Interval: interval}
-		if got := p.window(); got != want {
+		if got := windowOf(p.Interval); got != want {
 			t.Errorf("%v: window %v, want %v", interval, got, want)
 		}
 	}

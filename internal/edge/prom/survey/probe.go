@@ -36,7 +36,8 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	if !p.From.Before(p.To) {
 		return nil, fmt.Errorf("the time to read must contain at least one whole hour, got %v to %v", from, to)
 	}
-	all := selector{labels: s.config.Labels, namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces)))}
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	all := selector{labels: s.config.Labels, namespaces: namespaces}
 	if len(strings.Join(all.namespaces, "|")) > maxNames {
 		all.namespaces = nil
 	}
@@ -45,7 +46,7 @@ func (s *Survey) Plan(ctx context.Context, namespaces []string, from, to time.Ti
 	}
 	p.MaxSamples = s.maxSamples(ctx)
 	if len(namespaces) == 0 {
-		namespaces = slices.Collect(maps.Keys(p.Series))
+		namespaces = slices.Sorted(maps.Keys(p.Series))
 	}
 	if err := s.findInterval(ctx, p, to); err != nil {
 		return nil, err
@@ -123,11 +124,9 @@ func (s *Survey) maxSamples(ctx context.Context) int {
 	}
 	defer body.Close()
 	var reply struct{ Data map[string]string }
-	if err := json.NewDecoder(io.LimitReader(body, 1<<20)).Decode(&reply); err != nil {
-		return defaultMaxSamples
-	}
-	n, err := strconv.Atoi(reply.Data["query.max-samples"])
-	if err != nil || n <= 0 {
+	err = json.NewDecoder(io.LimitReader(body, 1<<20)).Decode(&reply)
+	n, isNoNumber := strconv.Atoi(reply.Data["query.max-samples"])
+	if err != nil || isNoNumber != nil || n <= 0 {
 		return defaultMaxSamples
 	}
 	return n
@@ -177,7 +176,6 @@ func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespac
 			return err
 		}
 	}
-	unowned := slices.DeleteFunc(slices.Clone(namespaces), func(name string) bool { return !byPod[name] })
-	p.ByPod = slices.Compact(slices.Sorted(slices.Values(unowned)))
+	p.ByPod = slices.DeleteFunc(slices.Clone(namespaces), func(name string) bool { return !byPod[name] })
 	return nil
 }

@@ -146,10 +146,7 @@ func (r *reading) withKills(ctx context.Context, g group, start time.Time) group
 	r.update(func(v *Progress) { v.Planned++ })
 	killed := map[string]bool{}
 	s := selector{namespaces: g.namespaces, labels: r.config.Labels}
-	end := start.Add(day)
-	if end.After(r.plan.To) {
-		end = r.plan.To
-	}
+	end := cluster.Earliest(start.Add(day), r.plan.To)
 	warnings, err := r.instant(ctx, anyKills(s), end, func(labels map[string]string, _ float64) { killed[labels["namespace"]] = true })
 	r.left(err)
 	if err != nil || len(warnings) > 0 {
@@ -189,7 +186,7 @@ func (r *reading) cachedDay(j job) *cachedDay {
 	var texts []string
 	for m := range measureCount {
 		if !slices.Contains(r.plan.NotRecorded, m) {
-			texts = append(texts, m.expression(selector{namespaces: []string{""}, labels: r.config.Labels}, j.joined, r.plan.window()))
+			texts = append(texts, m.expression(selector{namespaces: []string{""}, labels: r.config.Labels}, j.joined, windowOf(r.plan.Interval)))
 		}
 	}
 	return r.config.Cache.day(strings.Join([]string{r.base.String(), r.config.Params.Encode(), r.config.Tenant}, "\n"), texts, j.day)
@@ -220,7 +217,7 @@ func (r *reading) run(ctx context.Context, q query, to *table) outcome {
 		return out
 	}
 	from, end := q.span()
-	text := q.measure.expression(selector{namespaces: q.namespaces, labels: r.config.Labels}, q.joined, r.plan.window())
+	text := q.measure.expression(selector{namespaces: q.namespaces, labels: r.config.Labels}, q.joined, windowOf(r.plan.Interval))
 	warnings, err := r.span(ctx, text, from.Add(time.Hour), end, func(s *series) error { return to.add(&q, s) })
 	r.left(err)
 	halves := r.plan.halves(q)
