@@ -149,17 +149,15 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 	}
 	selector = selector.Add(*byName)
 	byContainer := map[string]*usage.Sample{}
-	for _, metric := range []struct {
-		resource cluster.Resource
-		name     string
-	}{{cluster.CPU, e.names.CPU}, {cluster.Memory, e.names.Memory}} {
-		if metric.name == "" {
+	for _, res := range cluster.All {
+		metric := cluster.Pick(res, e.names.CPU, e.names.Memory)
+		if metric == "" {
 			continue
 		}
-		values, err := e.list(ctx, pod.Namespace, metric.name, selector)
+		values, err := e.list(ctx, pod.Namespace, metric, selector)
 		r.count(err)
 		if err != nil {
-			return r, fmt.Errorf("read external metric %s of pod %s: %w", metric.name, pod, err)
+			return r, fmt.Errorf("read external metric %s of pod %s: %w", metric, pod, err)
 		}
 		for i := range values.Items {
 			item := &values.Items[i]
@@ -172,7 +170,7 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 			if item.Timestamp.After(s.At) {
 				s.At = item.Timestamp.Time
 			}
-			set(s, metric.resource, &item.Value)
+			set(s, res, &item.Value)
 		}
 	}
 	r.Samples = make([]usage.Sample, 0, len(byContainer))

@@ -46,19 +46,17 @@ func (r *reading) add(namespace, pod []byte, podName *string, at time.Time, c co
 		return
 	}
 	s := usage.Sample{At: at}
-	for _, amount := range [...]struct {
-		resource cluster.Resource
-		text     []byte
-	}{{cluster.CPU, c.cpu}, {cluster.Memory, c.memory}} {
-		if amount.text == nil {
+	for _, res := range cluster.All {
+		text := cluster.Pick(res, c.cpu, c.memory)
+		if text == nil {
 			continue
 		}
-		q, err := resource.ParseQuantity(string(amount.text))
+		q, err := resource.ParseQuantity(string(text))
 		if err != nil {
 			r.unreadable++
 			return
 		}
-		set(&s, amount.resource, &q)
+		set(&s, res, &q)
 	}
 	if s.Has.Empty() {
 		return
