@@ -58,16 +58,16 @@ func (a *advice) sayLeaks() {
 		if history.Extension() == nil || history.Stale() || !own.Controls().Has(cluster.Memory) {
 			continue
 		}
-		bound := memoryBound{field: "limit"}
-		bound.bytes = a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 {
+		field := "limit" // that sets the memory which the container cannot exceed; 0 bytes: it is not set
+		bound := a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 {
 			lowest, _ := policy.MemoryLimitsOf(a.pods, container)
 			return lowest
 		})
-		if bound.bytes == 0 && own != nil {
-			bound = memoryBound{"maxAllowed", own.MaxAllowed.Memory}
+		if bound == 0 && own != nil {
+			field, bound = "maxAllowed", own.MaxAllowed.Memory
 		}
-		if leak, ok := recommend.LeakOf(history, float64(bound.bytes), a.now); ok {
-			found = append(found, leak.Message(container, bound.field, bound.bytes, a.now))
+		if leak, ok := recommend.LeakOf(history, float64(bound), a.now); ok {
+			found = append(found, leak.Message(container, field, bound, a.now))
 		}
 	}
 	reason := ""
@@ -75,12 +75,6 @@ func (a *advice) sayLeaks() {
 		reason = v1alpha1.ReasonGrowth
 	}
 	a.report(v1alpha1.ConditionMemoryLeakSuspected, reason, strings.Join(found, " "))
-}
-
-// A memoryBound is the memory that a container cannot exceed, and the field that sets it.
-type memoryBound struct {
-	field string
-	bytes int64 // 0: not set
 }
 
 // The reasons of conditions that are not part of podfit's API: upstream's, and that of ConditionTargetConflict.

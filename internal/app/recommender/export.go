@@ -78,12 +78,8 @@ func (e *exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, a
 			if !ok {
 				continue
 			}
-			unit := "byte"
-			if res == cluster.CPU {
-				unit = "core"
-			}
 			m, err := prometheus.NewConstMetric(e.descriptions[i], prometheus.GaugeValue, res.InUnits(v),
-				a.Namespace, a.Name, a.APIVersion, a.Target.Kind, a.Target.Name, adv.Container, res.String(), unit)
+				a.Namespace, a.Name, a.APIVersion, a.Target.Kind, a.Target.Name, adv.Container, res.String(), cluster.Pick(res, "core", "byte"))
 			if err == nil { // an error is a label that is not UTF-8, which the API server does not store
 				ch <- m
 			}

@@ -179,12 +179,8 @@ func (r *recommender) quality(v *view, p *cluster.Pod, sample *usage.Sample, acc
 		if !accepted.Has(res) || !controls.Has(res) {
 			continue
 		}
-		used := sample.CPU
-		if res == cluster.Memory {
-			used = sample.Memory
-		}
 		target, known := adv.Target.Get(res)
-		r.metrics.quality.sample(a.Mode, res, used, res.InUnits(target), known, oom)
+		r.metrics.quality.sample(a.Mode, res, cluster.Pick(res, sample.CPU, sample.Memory), res.InUnits(target), known, oom)
 	}
 }
 

@@ -81,8 +81,7 @@ func (f *Backfill) readPeaks(ctx context.Context, r *historyReader, spans []span
 
 // logQuery logs the query that failed, for which errors have no room.
 func (f *Backfill) logQuery(err error) {
-	var query *prom.QueryError
-	if errors.As(err, &query) {
+	if query, ok := errors.AsType[*prom.QueryError](err); ok {
 		f.log.Debug("Query to Prometheus failed", slog.String("query", query.Query))
 	}
 }
