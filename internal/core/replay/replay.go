@@ -152,7 +152,7 @@ func (r *run) observe(sample *Sample) {
 	at := time.Unix(sample.At, 0).UTC()
 	if !r.tracked[sample.Pod] {
 		r.tracked[sample.Pod] = true
-		if sample.At-r.w.Samples[0].At > knownStart {
+		if sample.At-r.w.Samples[0].At > int64(usage.KnownStart/time.Second) { // a trace does not contain restarts of containers
 			r.started[sample.Pod] = sample.At
 		}
 		r.track(sample.Pod, at)
@@ -178,10 +178,6 @@ func wholeMillicores(cores float64) float64 {
 	const precision = 1e-12 // relative; in floating point, 16.1 cores are 16100.000000000002 millicores
 	return math.Ceil(cores*1000*(1-precision)) / 1000
 }
-
-// knownStart is the time after the first sample of a workload, in seconds, from which the first sample of a pod shows its start. A trace
-// does not contain restarts of containers.
-const knownStart = 10 * minute
 
 // track adds a pod with its current requests to the usage history.
 func (r *run) track(pod int32, at time.Time) {

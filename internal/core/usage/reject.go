@@ -30,12 +30,7 @@ var rejectionNames = [rejections]string{
 }
 
 // String returns the name of the reason.
-func (r Rejection) String() string {
-	if r < rejections {
-		return rejectionNames[r]
-	}
-	return "unknown"
-}
+func (r Rejection) String() string { return rejectionNames[r] }
 
 // Rejections returns all reasons.
 func Rejections() []Rejection {

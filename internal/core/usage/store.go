@@ -52,6 +52,10 @@ const (
 // request until 1.3.
 const SampleWeight = 0.1
 
+// KnownStart is the time without samples before the first sample of a container after which that sample shows its start: several times the
+// usual interval of samples. It is for recorded usage.
+const KnownStart = 10 * time.Minute
+
 // A Store keeps the ContainerHistory of each container of each workload.
 type Store struct {
 	cfg       Config

@@ -97,10 +97,6 @@ type historyReader struct {
 	accepted  int                          // accepted by the store
 }
 
-// knownStart is the time without samples before the first sample of a container after which that sample shows its start: several times the
-// usual interval of samples.
-const knownStart = 10 * time.Minute
-
 // A podContainer is a container of a pod.
 type podContainer struct {
 	pod       cluster.Key
@@ -169,7 +165,7 @@ func (r *historyReader) track(pod cluster.Key, container string, first time.Time
 func (r *historyReader) substitute(w cluster.Workload, pod cluster.Key, container string, first time.Time) *cluster.Pod {
 	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
 	out := &cluster.Pod{Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}}
-	if first.Sub(r.from) > knownStart {
+	if first.Sub(r.from) > usage.KnownStart {
 		out.Started = first
 		out.Containers[0].Delay = out.DelayOf(first.Unix())
 	}
