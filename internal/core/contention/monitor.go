@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 )
 
 const (
@@ -34,8 +35,6 @@ const (
 	factor = 3
 	// mostGroups is the maximum number of containers of a workload that a result has. Pods of one workload can have different containers.
 	mostGroups = 32
-	// MostCores is the highest plausible usage of a container; a sample above it is ignored.
-	MostCores = 1e5
 )
 
 // A Monitor keeps the recent CPU usage of containers: a few dozen bytes for each, whatever the number of samples is. After a restart it is
@@ -87,7 +86,7 @@ func (m *Monitor) Warm() bool {
 // Add adds a sample of the CPU usage of a container, in cores. Values that are no usage are ignored.
 func (m *Monitor) Add(p *cluster.Pod, container string, cores float64) {
 	c := p.Container(container)
-	if m.slot <= 0 || c == nil || c.Role == cluster.Init || !(cores >= 0 && cores <= MostCores) {
+	if m.slot <= 0 || c == nil || c.Role == cluster.Init || !(cores >= 0 && cores <= usage.MaxCores) {
 		return
 	}
 	pod := m.pods[p.Key]

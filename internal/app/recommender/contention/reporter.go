@@ -213,7 +213,7 @@ func (r *Reporter) nodesWithSpare(s *cluster.Snapshot) map[string]bool {
 	if r.spare == nil {
 		used := make(map[cluster.Key]int64, len(s.Pods))
 		for i := range r.samples {
-			if v := &r.samples[i]; v.Has.Has(cluster.CPU) && v.CPU >= 0 && v.CPU <= judge.MostCores {
+			if v := &r.samples[i]; v.Has.Has(cluster.CPU) && v.CPU >= 0 && v.CPU <= usage.MaxCores {
 				used[v.Pod] += int64(math.Round(v.CPU * 1000))
 			}
 		}
