@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"time"
 
@@ -116,8 +115,11 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 	}
 	g := gatherer{workloads: trace.Workloads{}, owners: map[cluster.Key]cluster.Workload{}}
 	for _, namespace := range namespaces {
-		if err := g.addAll(c.HistorySince(ctx, namespace, from, to)); err != nil {
-			return nil, err
+		for sample, err := range c.HistorySince(ctx, namespace, from, to) {
+			if err != nil {
+				return nil, err
+			}
+			g.add(sample)
 		}
 	}
 	return g.workloads.Sorted(), nil
@@ -127,16 +129,6 @@ func (h *History) read(ctx context.Context, namespaces []string, since, until in
 type gatherer struct {
 	workloads trace.Workloads
 	owners    map[cluster.Key]cluster.Workload
-}
-
-func (g *gatherer) addAll(samples iter.Seq2[usage.Sample, error]) error {
-	for sample, err := range samples {
-		if err != nil {
-			return err
-		}
-		g.add(sample)
-	}
-	return nil
 }
 
 // add adds a sample. Implausible values are ignored, as in a cluster.
