@@ -201,7 +201,7 @@ func TestReadme_requirements_areThoseOfTheRepository(t *testing.T) {
 		t.Errorf("go.mod needs Go %s", version)
 	}
 	for target, race := range map[string]bool{"test": true, "demo": false} {
-		if text := recipe(t, target); strings.Contains(text, " -race ") != race {
+		if text := recipe(t, target); strings.Contains(text, " $(RACE) ") != race {
 			t.Errorf("make %s uses the race detector: %t\n%s", target, !race, text)
 		}
 	}

@@ -158,12 +158,7 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 	n.known = now
 	n.read(reading{newest, alarm.Used}, partial)
 	line := int64(Line * float64(alarm.Allocatable))
-	n.left = line - alarm.Used
-	for i := range b.moves {
-		if m := &b.moves[i]; m.To == of.Name && now.Sub(m.at) < settling {
-			n.left -= m.Bytes
-		}
-	}
+	n.left = line - alarm.Used - b.arriving(now, of.Name)
 	alarm.Excess = alarm.Used - line
 	if alarm.Excess <= 0 && float64(alarm.Used) >= least*float64(alarm.Allocatable) {
 		alarm.Coming = true
@@ -175,6 +170,16 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 	if watched && alarm.Excess > 0 {
 		b.Alarms = append(b.Alarms, alarm)
 	}
+}
+
+// arriving returns the memory of the pods that have moved to a node and may not be measured there yet.
+func (b *Book) arriving(now time.Time, to string) (bytes int64) {
+	for i := range b.moves {
+		if m := &b.moves[i]; m.To == to && now.Sub(m.at) < settling {
+			bytes += m.Bytes
+		}
+	}
+	return bytes
 }
 
 // read adds a reading, if it is newer than the last one. What was read before a partial reading cannot be compared with what follows.
