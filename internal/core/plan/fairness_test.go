@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/room"
 )
 
@@ -120,6 +121,32 @@ func TestPlan_manyWaitingWorkloads_podWithRoomGetsTheBudget(t *testing.T) {
 	s.run(t, "pod shop/web-1 node=n2")
 	if got := evictions(Begin(s.now, s.world(), s.budget)); len(got) != 1 || got[0].Pod.Name != "web-1" {
 		t.Errorf("evictions %v, want that of shop/web-1", got)
+	}
+}
+
+// A quota admits one more replacement. The pod that comes first has no room on any node, so a pod that has gets the quota: one of the same workload,
+// or one of the same namespace.
+func TestPlan_podWithoutRoomHasReservedTheQuota_podWithRoomIsEvicted(t *testing.T) {
+	for name, commands := range map[string]struct {
+		first []string
+		want  string
+	}{
+		"of the same workload":  {[]string{"shop/web"}, "web-1"},
+		"of the same namespace": {[]string{"shop/cart", "shop/web"}, "web-1"},
+	} {
+		s := newScript()
+		s.run(t, "provider placeholders", "node n1 cpu=4 memory=8Gi", "node n2 cpu=3 memory=8Gi")
+		for _, key := range append([]string{"other/full"}, commands.first...) {
+			s.addLarge(t, key)
+		}
+		s.run(t, "pod shop/web-1 node=n2")
+		w := s.world()
+		left := cluster.PodResources{Requests: cluster.Amounts(3500, 0).Only(cluster.Of(cluster.CPU))}
+		w.Limits = map[string]policy.Limits{"shop": {Quotas: &cluster.Quotas{List: []cluster.Quota{{Name: "team", Left: left}}}}}
+		pass := Begin(s.now, w, s.budget)
+		if got := evictions(pass); len(got) != 1 || got[0].Pod.Name != commands.want {
+			t.Errorf("%s: evictions %v, want that of %s", name, got, commands.want)
+		}
 	}
 }
 

@@ -43,12 +43,13 @@ func (s *pass) checkHeadroom(ds []entry) {
 				evictions = append(evictions, &ds[i])
 			}
 		}
-		withdrawn := map[cluster.Workload]bool{} // direct controllers that have got back budget
+		withdrawn := map[cluster.Workload]bool{} // direct controllers that have got back budget, and namespaces that have got back quota
 		for _, d := range inTurn(evictions, s.w.Ledger.Served, byPriority) {
 			if r, lacks := s.lacksHeadroom(d); lacks {
 				s.withdraw(d, r)
 				waiting = append(waiting, d)
 				withdrawn[d.Pod.Controller] = true
+				withdrawn[cluster.Workload{Namespace: d.Pod.Namespace}] = true
 			}
 		}
 		s.offerBudget(ds, withdrawn, s.holdBack)

@@ -76,18 +76,17 @@ func inTurn(ds []*entry, last func(namespace string) time.Time, before func(a, b
 	return ds
 }
 
-// awaitsOthers are the reasons of pods that may change if others of their controller do not.
-var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true}
+// awaitsOthers are the reasons of pods that may change if others of their controller do not, or with OverQuota others of their namespace.
+var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true, decision.OverQuota: true}
 
-// offerBudget gives the budget of pods that wait for capacity, or for the room of other pods, to other pods of their controllers. They may
-// be on a node with room, and the eviction of a pod frees room on its own node. If the pod that waits was to be the canary, another one is. hold
-// leaves those that lack room, too.
+// offerBudget gives what pods that wait for capacity, or for the room of others, had of the budget and of quotas to other pods of their controllers and
+// namespaces. These may be on a node with room. If the pod that waits was to be the canary, another one is. hold leaves those that lack room, too.
 func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold func(*entry)) {
 	var offers []*entry
 	for i := range ds {
 		d := &ds[i]
 		waits := d.Do == decision.Leave && awaitsOthers[d.Reason.Code]
-		if waits && withdrawn[d.Pod.Controller] {
+		if waits && (withdrawn[d.Pod.Controller] || d.Reason.Code == decision.OverQuota && withdrawn[cluster.Workload{Namespace: d.Pod.Namespace}]) {
 			offers = append(offers, d)
 		}
 	}
@@ -103,8 +102,9 @@ func (s *pass) endProbe(d *entry) {
 	d.scope.surge.End(d.Pod)
 }
 
-// withdraw leaves a pod instead of changing it, and returns its budget.
+// withdraw leaves a pod instead of changing it, and returns its budget and what it had reserved of quotas.
 func (s *pass) withdraw(d *entry, r decision.Reason) {
+	s.release(d)
 	s.endProbe(d)
 	g := d.group()
 	if d.Reason.Fallback == decision.ResizeRefused && g != nil {

@@ -41,7 +41,7 @@ const (
 type roomMaker struct {
 	*pass
 	byUID     map[string]*entry         // decisions on the pods of these nodes
-	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes
+	withdrawn map[cluster.Workload]bool // direct controllers that have got back the budget of resizes, and namespaces that have got back quota
 	visits    int                       // of the searches for moves, without those of nodes whose turn it is
 }
 

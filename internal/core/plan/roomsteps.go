@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/occupancy"
 	"podfit.dev/podfit/internal/core/room"
@@ -51,9 +52,9 @@ func (s *roomMaker) applyWait(d *entry, step room.Step) {
 	switch {
 	case step.ForID != "" && d.Do == decision.Resize:
 		s.occupancy.Vacate(d.Pod)
-		s.release(d)
 		s.withdraw(d, s.occupancy.Yields(d.Pod, step.For))
 		s.withdrawn[d.Pod.Controller] = true
+		s.withdrawn[cluster.Workload{Namespace: d.Pod.Namespace}] = true
 	case step.ForID == "" && step.Asks && d.Reason.Code == decision.AwaitingRoom:
 		s.askInFull(d)
 	}
@@ -70,7 +71,6 @@ func (s *roomMaker) askInFull(d *entry) {
 // left for that reason. Then its resize takes free room, too.
 func (s *pass) holdForRoom(d *entry) bool {
 	if r, reserved := s.occupancy.Reserved(d.Decision); reserved {
-		s.release(d)
 		s.withdraw(d, r)
 		return true
 	}
@@ -108,7 +108,6 @@ func (s *roomMaker) applyMoves(moves []room.Step) {
 		reason := d.Reason
 		if !s.applyMove(d, step) {
 			for i, undo := range done {
-				s.release(undo)
 				s.withdraw(undo, before[i])
 				undo.placed = false
 			}
