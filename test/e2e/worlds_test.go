@@ -51,6 +51,7 @@ var durations = map[string]int{
 	"TestPodfit_metricsAPIDown_keepsRecommendations":              70,
 	"TestCapacityPlan_historyAndRestart_planHasDates":             65,
 	"TestNamespaceOptIn_lifeOfTheLabel_VPAsFollow":                130,
+	"TestGuard_nodeFillsUp_podMovesBeforeKubeletEvicts":           290,
 }
 
 // duration estimates how long a test takes, in seconds.

@@ -285,8 +285,10 @@ func (c *Cluster) ScrapeConfig() string {
 
 // A Usage is what a simulated container uses now.
 type Usage struct {
-	Namespace, Pod, Container, UID, State string
-	CPU                                   float64 `json:"cpuCores"`
+	Namespace, Pod, Container, UID, Node, State string
+
+	CPU    float64 `json:"cpuCores"`
+	Memory int64   `json:"memoryBytes"`
 }
 
 // Usage returns the usage of all containers, also of those that have exited.
