@@ -47,7 +47,7 @@ func newLarge(workloads, podsEach int) *large {
 			}
 			pods = append(pods, p)
 			for _, c := range p.Containers {
-				l.samples = append(l.samples, usage.Sample{Pod: p.Key, Container: c.Name, CPU: 0.1, Memory: 9e7, Has: cluster.Both})
+				l.samples = append(l.samples, usage.Sample{Pod: p.Key, Container: c.Name, At: time.Now(), CPU: 0.1, Memory: 9e7, Has: cluster.Both})
 			}
 		}
 		a := &cluster.Autoscaler{Key: cluster.Key{Namespace: w.Namespace, Name: w.Name}, Target: w}

@@ -104,7 +104,7 @@ func (f *fake) Read(ctx context.Context) (metrics.Reading, error) {
 	f.mu.Lock()
 	f.reads++
 	f.mu.Unlock()
-	return metrics.Reading{Samples: []usage.Sample{{Pod: cluster.Key{Namespace: "shop", Name: "web-1"}, Container: "app", CPU: 0.5, Has: cluster.Of(cluster.CPU)}}}, f.wait(ctx)
+	return metrics.Reading{Samples: []usage.Sample{{Pod: cluster.Key{Namespace: "shop", Name: "web-1"}, Container: "app", At: time.Now(), CPU: 0.5, Has: cluster.Of(cluster.CPU)}}}, f.wait(ctx)
 }
 
 func (f *fake) RecentEvents(ctx context.Context) ([]overview.Entry, error) {

@@ -22,7 +22,7 @@ func BenchmarkOf(b *testing.B) {
 		for j := range 10 {
 			p := pod(w, fmt.Sprint(w.Name, "-", j), cluster.Amounts(500, 600*mi))
 			pods = append(pods, p)
-			samples = append(samples, usage.Sample{Pod: p.Key, Container: "app", CPU: 0.1, Memory: 1e8, Has: cluster.Both})
+			samples = append(samples, usage.Sample{Pod: p.Key, Container: "app", At: now, CPU: 0.1, Memory: 1e8, Has: cluster.Both})
 		}
 		autoscalers = append(autoscalers, autoscaler(w, cluster.Amounts(200, 300*mi)))
 	}

@@ -159,7 +159,7 @@ type Resize struct {
 // Of returns the overview of a cluster.
 func Of(w *World) *Overview {
 	o := &Overview{At: w.Now, NodeCount: len(w.Nodes), UsageSeen: len(w.Samples) > 0}
-	used := usageOf(w.Samples)
+	used := usageOf(w.Samples, w.Now)
 	governors := Governors(w.Snapshot, w.StartupBoost)
 	rows := make(map[cluster.Workload]*Row, len(w.Snapshot.Autoscalers))
 	for _, a := range w.Snapshot.Autoscalers {
@@ -253,18 +253,10 @@ func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
 	return out
 }
 
-func usageOf(samples []usage.Sample) map[place]cluster.Resources {
+func usageOf(samples []usage.Sample, now time.Time) map[place]cluster.Resources {
 	out := make(map[place]cluster.Resources, len(samples))
 	for i := range samples {
-		s := &samples[i]
-		var r cluster.Resources
-		if s.Has.Has(cluster.CPU) {
-			r = r.Set(cluster.CPU, int64(s.CPU*1000+0.5))
-		}
-		if s.Has.Has(cluster.Memory) {
-			r = r.Set(cluster.Memory, int64(s.Memory))
-		}
-		out[place{s.Pod, s.Container}] = r
+		out[place{samples[i].Pod, samples[i].Container}] = samples[i].Present(now)
 	}
 	return out
 }

@@ -136,8 +136,8 @@ func TestOf_podsOfAllKinds_totalsAreSumsOfLivePods(t *testing.T) {
 	bare := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "bare"}, Phase: cluster.Running, Containers: []cluster.Container{{Name: "x", Requests: cluster.Amounts(10, 10*mi)}}}
 	w := worldOf(append(pods, bare), autoscaler(web, cluster.Amounts(200, 300*mi)))
 	w.Samples = []usage.Sample{
-		{Pod: pods[0].Key, Container: "app", CPU: 0.15, Memory: float64(200 * mi), Has: cluster.Both},
-		{Pod: pods[1].Key, Container: "app", CPU: 0.05, Has: cluster.Of(cluster.CPU)},
+		{Pod: pods[0].Key, Container: "app", At: now, CPU: 0.15, Memory: float64(200 * mi), Has: cluster.Both},
+		{Pod: pods[1].Key, Container: "app", At: now, CPU: 0.05, Has: cluster.Of(cluster.CPU)},
 	}
 	o := Of(w)
 	want := Totals{
@@ -211,8 +211,11 @@ func TestRisk_eachCause_isRecognized(t *testing.T) {
 			p.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(-15 * 24 * time.Hour)}
 		}, review.Harmless, ""},
 		"near the limit": {func(w *World, p *cluster.Pod, _ *cluster.Autoscaler) {
-			w.Samples = []usage.Sample{{Pod: p.Key, Container: "app", Memory: float64(960 * mi), Has: cluster.Of(cluster.Memory)}}
+			w.Samples = []usage.Sample{{Pod: p.Key, Container: "app", At: now, Memory: float64(960 * mi), Has: cluster.Of(cluster.Memory)}}
 		}, review.SeverityHigh, "Container app: peak 96 % of its limit on 1 day"},
+		"near the limit, long ago": {func(w *World, p *cluster.Pod, _ *cluster.Autoscaler) {
+			w.Samples = []usage.Sample{{Pod: p.Key, Container: "app", At: now.Add(-time.Hour), Memory: float64(960 * mi), Has: cluster.Of(cluster.Memory)}}
+		}, review.Harmless, ""},
 		"memory far below": {func(_ *World, p *cluster.Pod, _ *cluster.Autoscaler) {
 			p.Containers[0].Requests = cluster.Amounts(200, 200*mi)
 		}, review.SeverityMedium, "Container app: memory request 33 % below need"},

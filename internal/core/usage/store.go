@@ -35,6 +35,21 @@ type Sample struct {
 	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
 }
 
+// Present returns what the sample says about the present usage of the container: nothing if it is older than ten minutes, and no impossible amounts.
+func (s *Sample) Present(now time.Time) (used cluster.Resources) {
+	const outdated = 10 * time.Minute
+	if now.Sub(s.At) > outdated {
+		return used
+	}
+	if s.Has.Has(cluster.CPU) && s.CPU >= 0 && s.CPU <= MaxCores { // false for NaN
+		used = used.Set(cluster.CPU, int64(s.CPU*1000+0.5))
+	}
+	if s.Has.Has(cluster.Memory) && s.Memory >= 0 && s.Memory <= MaxBytes {
+		used = used.Set(cluster.Memory, int64(s.Memory))
+	}
+	return used
+}
+
 // Ran has the requests and limits of a container when it was measured, 0 for none, and its last start.
 type Ran struct {
 	CPURequest, CPULimit int32 // millicores

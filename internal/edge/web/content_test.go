@@ -342,7 +342,7 @@ func TestPages_changeIsTooSmallToBeSeen_isNotShownAsOne(t *testing.T) {
 	}}}
 	pods := []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Top: key, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 363<<20-5000)}}}}
 	w := overview.World{
-		Now: webtest.Now, Snapshot: cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa}), Samples: []usage.Sample{{Pod: pods[0].Key, Container: "app", CPU: 0.1, Memory: 1e8, Has: cluster.Both}},
+		Now: webtest.Now, Snapshot: cluster.NewSnapshot(pods, []*cluster.Autoscaler{vpa}), Samples: []usage.Sample{{Pod: pods[0].Key, Container: "app", At: webtest.Now, CPU: 0.1, Memory: 1e8, Has: cluster.Both}},
 		Evidence: map[usage.Ref]*review.Evidence{{Workload: key, Container: "app"}: {From: webtest.Now.AddDate(0, 0, -10), To: webtest.Now, Hours: 240, Samples: 14400}},
 	}
 	source := webtest.Small()

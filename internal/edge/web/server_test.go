@@ -662,7 +662,7 @@ func TestOverview_partsAreNotKnown_nothingGoodIsSaid(t *testing.T) {
 	}}}
 	pods := []*cluster.Pod{{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Top: key, Phase: cluster.Running, Containers: []cluster.Container{{Name: "app", Requests: cluster.Amounts(400, 400<<20)}}}}
 	evidence := map[usage.Ref]*review.Evidence{{Workload: key, Container: "app"}: {From: webtest.Now.AddDate(0, 0, -10), To: webtest.Now, Hours: 240, Samples: 14400}}
-	sample := []usage.Sample{{Pod: pods[0].Key, Container: "app", CPU: 0.1, Memory: 1e8, Has: cluster.Both}}
+	sample := []usage.Sample{{Pod: pods[0].Key, Container: "app", At: webtest.Now, CPU: 0.1, Memory: 1e8, Has: cluster.Both}}
 	const risk, freed, did = "No workload of 1 is at risk", "Could be given back: 0.3", "0 resized in place"
 	const noRisk, noFreed = "Whether workloads are at risk is not known yet", "Could be given back: not known yet"
 	for name, tt := range map[string]struct {
