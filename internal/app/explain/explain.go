@@ -450,8 +450,12 @@ func (c *Config) measure(ctx context.Context, in *explanation.Input, clients *ku
 	} else {
 		miss(&in.Gaps, "the current usage", err, "The current usage was not read (%s).")
 	}
+	for i := range reading.Samples {
+		s := &reading.Samples[i]
+		s.Has = s.Present(in.Now).Has
+	}
 	in.Usage = slices.DeleteFunc(reading.Samples, func(s usage.Sample) bool {
-		return !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == s.Pod })
+		return s.Has.Empty() || !slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return p.Key == s.Pod })
 	})
 }
 
