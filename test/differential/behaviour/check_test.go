@@ -1155,7 +1155,9 @@ var differences = []difference{
 				default:
 				}
 			}
-			if o.p != nil && o.why().Code == decision.TooFewReplicas && o.p.resizes > 0 && isResized(o.p.pod) {
+			total := o.w.total(o.minute)
+			grows := o.p != nil && (total.CPU > cpu(o.p.pod) || total.Memory > memory(o.p.pod))
+			if grows && o.why().Code == decision.TooFewReplicas && o.p.resizes > 0 && isResized(o.p.pod) {
 				return !o.hasRoom() // it has a part of its increase, and is not evicted for the rest
 			}
 			if o.p != nil && o.sim.world.Nodes > 0 && resizeIs(corev1.PodResizePending, corev1.PodReasonDeferred)(o) {

@@ -283,6 +283,21 @@ var known = map[string]*world{
 		},
 	},
 
+	// The pod that was resized has taken the room of the one that was evicted, whose replacement has no node and waits for the end of the back-off. When
+	// both need less, the workload has too few live pods.
+	"a resized pod takes the room of an evicted one, and both need less later": {
+		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Nodes: 2, Node: size{16000, 4096}, Unsized: &window{}, Workloads: []workload{
+			grow("Recreate", 3).with(func(w *workload) {
+				w.Second, w.Start, w.Template, w.Unsized, w.Advice[0].Target = true, 15, size{1000, 1024}, &window{To: 90}, size{1000, 1536}
+			}),
+			grow("InPlaceOrRecreate", 2).with(func(w *workload) {
+				w.StatefulSet, w.Start, w.Grace, w.Limits, w.Template, w.Reset = true, 1, 5, "same", size{1000, 1024}, &window{}
+				w.Advice, w.OOM = []advice{{Target: size{1000, 2048}}, {At: 8, Target: size{300, 300}}}, outOfMemory{NeedMB: 1762, Seconds: 50}
+				w.PDBs = []pdb{{FirstOnly: true, MinAvailable: 1, MaxUnavailable: 1}}
+			}),
+		},
+	},
+
 	// The nodes refuse the resizes of three pods, and two others are OOM-killed before the three are evicted instead.
 	"nodes refuse resizes of pods of a StatefulSet, and others are OOM-killed meanwhile": {
 		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
