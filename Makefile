@@ -122,6 +122,14 @@ test-worlds: ## Simulate 10,000 random clusters where replacements do not get th
 faults: build localcluster ## Inject one fault after the other into a local cluster, and report how soon podfit works again (35 minutes)
 	@$(STEP) "faults" env PODFIT_FAULTS=1 CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 2h -v -run '^TestFaults_' .
 
+# MINUTES is how long the scene takes: 3 to try it.
+MINUTES ?= 30
+
+.PHONY: packing-scene
+packing-scene: build localcluster ## Play a day of 40 workloads in TRACES=FILE on local clusters with upstream's rule and with packed (MINUTES=30)
+	@$(STEP) "packing scene" env PODFIT_TRACE="$(abspath $(TRACES))" PODFIT_PACKING_MINUTES=$(MINUTES) CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath \
+		-count=1 -timeout 2h -v -run '^TestPacking_' ./packing
+
 # What takes too long for each change.
 .PHONY: nightly
 nightly: test-nightly test-race test-bigendian test-clock test-worlds fuzz ## Run the checks that take too long for each change

@@ -4,6 +4,7 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -287,24 +288,69 @@ func (c *Cluster) ScrapeConfig() string {
 type Usage struct {
 	Namespace, Pod, Container, UID, Node, State string
 
-	CPU    float64 `json:"cpuCores"`
-	Memory int64   `json:"memoryBytes"`
+	Owner       string  // name of the Deployment, StatefulSet, DaemonSet or Job of the pod
+	CPU         float64 `json:"cpuCores"`
+	Memory      int64   `json:"memoryBytes"`
+	MemoryLimit int64   `json:"memoryLimitBytes"` // 0: none
+	OOMKills    int     // since the pod was created
 }
 
 // Usage returns the usage of all containers, also of those that have exited.
 func (c *Cluster) Usage(ctx context.Context) ([]Usage, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.control+"/containers", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read the usage of containers: %w", err)
-	}
-	defer resp.Body.Close()
 	var out []Usage
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+	if err := c.simulation(ctx, http.MethodGet, "/containers", nil, &out); err != nil {
 		return nil, fmt.Errorf("read the usage of containers: %w", err)
 	}
 	return out, nil
+}
+
+// A Scenario says what containers use. The first rule that matches a container applies, unless an annotation of its pod does.
+type Scenario struct {
+	Rules []Demand `json:"rules"`
+}
+
+// A Demand is what the containers with a name use in the pods of an owner, such as a Deployment: expressions of the local cluster.
+type Demand struct {
+	Namespace string `json:"namespace"`
+	Owner     string `json:"owner"`
+	Container string `json:"container"`
+	CPU       string `json:"cpu"`
+	Memory    string `json:"memory"`
+}
+
+// Play replaces the scenario. It tries up to three times: the control API forwards the request to the nodes, and cuts off one of a hundred responses.
+func (c *Cluster) Play(ctx context.Context, s Scenario) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if err = c.simulation(ctx, http.MethodPut, "/scenario", text, nil); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("replace the scenario: %w", err)
+}
+
+// simulation sends a request to the control API, and decodes the response into v, unless v is nil.
+func (c *Cluster) simulation(ctx context.Context, method, path string, body []byte, v any) error {
+	req, err := http.NewRequestWithContext(ctx, method, c.control+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode >= 300:
+		return errors.New(resp.Status + " " + strings.TrimSpace(string(text)))
+	case v == nil:
+		return nil
+	}
+	return json.Unmarshal(text, v)
 }
