@@ -76,8 +76,8 @@ func inTurn(ds []*entry, last func(namespace string) time.Time, before func(a, b
 	return ds
 }
 
-// awaitsOthers are the reasons of pods that may change if others of their controller do not, or with OverQuota others of their namespace.
-var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true, decision.OverQuota: true}
+// awaitsOthers are the reasons of pods that may change if others of their controller do not.
+var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true}
 
 // offerBudget gives what pods that wait for capacity, or for the room of others, had of the budget and of quotas to other pods of their controllers and
 // namespaces. These may be on a node with room. If the pod that waits was to be the canary, another one is. hold leaves those that lack room, too.
@@ -85,8 +85,8 @@ func (s *pass) offerBudget(ds []entry, withdrawn map[cluster.Workload]bool, hold
 	var offers []*entry
 	for i := range ds {
 		d := &ds[i]
-		waits := d.Do == decision.Leave && awaitsOthers[d.Reason.Code]
-		if waits && (withdrawn[d.Pod.Controller] || d.Reason.Code == decision.OverQuota && withdrawn[cluster.Workload{Namespace: d.Pod.Namespace}]) {
+		waits := awaitsOthers[d.Reason.Code] && withdrawn[d.Pod.Controller] || d.Reason.Code == decision.OverQuota && withdrawn[cluster.Workload{Namespace: d.Pod.Namespace}]
+		if waits && d.Do == decision.Leave {
 			offers = append(offers, d)
 		}
 	}
