@@ -76,7 +76,10 @@ func (u *updater) guardNodes(ctx context.Context, now time.Time, w *plan.World) 
 	book := &u.ledger.Guard
 	book.Observe(now, w.Nodes, watched, w.Pods, g.samples)
 	u.metrics.publishReserves(book.Alarms)
-	if len(book.Unknown) > len(g.unknown) && !g.failing {
+	if g.failing {
+		book.Unknown = nil // the failure is logged
+	}
+	if len(book.Unknown) > len(g.unknown) {
 		u.log.Warn("The memory usage of nodes is not known, so no pod moves from them when they are nearly out of memory", slog.Int("count", len(book.Unknown)), slog.String("node", book.Unknown[0]),
 			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for two minutes"))
 	}

@@ -31,6 +31,7 @@ type guardedNode struct {
 	err    error // of the Metrics API
 	takes  time.Duration
 	panics bool
+	ends   time.Time     // when err ends; zero: it does not
 	late   time.Duration // how far the clock of the nodes is behind
 	reads  int           // of the Metrics API
 }
@@ -81,6 +82,9 @@ func (y *guardedNode) Read(ctx context.Context) (metrics.Reading, error) {
 	}
 	if y.panics {
 		panic("defect")
+	}
+	if !y.ends.IsZero() && time.Now().After(y.ends) {
+		return out, nil
 	}
 	return out, y.err
 }
@@ -142,6 +146,19 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While usage cannot be read, only that is logged. What is not known after that is logged, too.
+func TestNodeGuard_usageIsReadAgain_unknownNodesAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newGuardedNode(t)
+		y.err, y.ends, y.late = errors.New("503"), time.Now().Add(8*time.Minute), time.Hour
+		_, log := y.guard(t, 20*time.Minute, func(*updater) {})
+		again := strings.Index(log, "after earlier failures")
+		if at := strings.Index(log, "The memory usage of nodes is not known"); again < 0 || at < again {
+			t.Errorf("unknown nodes must be logged once usage is read again:\n%s", log)
+		}
+	})
 }
 
 // Usage is read every 15 seconds however often there are passes, and not at all where no node is watched.
