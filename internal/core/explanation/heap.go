@@ -63,7 +63,7 @@ func heaps(in *Input) []Heap {
 
 // flat returns that the memory of a container is flat at the ceiling of its heap or above, "" if it is not, or if that is not known.
 func (in *Input) flat(container string, ceiling int64) string {
-	// For how many days the memory of a JVM must have been flat: the hourly peaks, without the lowest tenth, differ by at most 10 %.
+	// How many days the memory of a JVM must have been flat: the hourly peaks, without the lowest tenth, differ by at most 10 %.
 	const flatDays = 3
 	if in.Sizing == nil {
 		return ""

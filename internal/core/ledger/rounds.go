@@ -50,8 +50,8 @@ func (l *evictionRecords) noteRoundIn(rounds map[cluster.Workload]RoundsState, n
 	rounds[w] = r
 }
 
-// NextRound returns the rounds of the workload of a pod that would begin the next one; false if the pod belongs to the last round. For a rescue, OOM
-// rescues count as rounds.
+// NextRound returns the earlier rounds of a workload if the eviction of this pod would begin another one. It returns false if the pod belongs to the
+// last round. For a rescue, OOM rescues count as rounds, too.
 func (l *roundRecords) NextRound(p *cluster.Pod, rescue bool) (RoundsState, bool) {
 	rounds := l.rounds
 	if rescue {

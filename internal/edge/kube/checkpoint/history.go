@@ -54,10 +54,10 @@ func (o *storedObject[Spec]) at() storedAt {
 	return storedAt{name: o.Metadata.Name, version: o.Metadata.ResourceVersion}
 }
 
-// A targetObject is an object that is about a workload.
+// A targetObject is an object whose spec.target names a workload.
 type targetObject struct{ storedObject[json.RawMessage] }
 
-// key returns the workload that the spec of an object names.
+// key returns that workload.
 func (o *targetObject) key() (cluster.Workload, error) {
 	var s struct{ Target v1alpha1.WorkloadReference }
 	if err := json.Unmarshal(o.Spec, &s); err != nil {
