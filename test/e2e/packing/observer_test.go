@@ -34,13 +34,14 @@ type observer struct {
 	evicted           map[types.UID]bool
 	pending           map[types.UID]time.Time // since when pods fit on no node
 	stayed            map[types.UID]bool
-	nodeOf            map[string]string // by pod
+	placeholders      map[types.UID]bool // pods of podfit that hold room for a replacement, and stayed Pending
+	nodeOf            map[string]string  // by pod
 }
 
 func newObserver() observer {
 	return observer{
 		kills: map[string]int{}, killed: map[string]bool{}, evicted: map[types.UID]bool{}, pending: map[types.UID]time.Time{}, stayed: map[types.UID]bool{},
-		nodeOf: map[string]string{},
+		placeholders: map[types.UID]bool{}, nodeOf: map[string]string{},
 	}
 }
 
@@ -87,10 +88,10 @@ func (w *world) count(now time.Time, pods []corev1.Pod) {
 	nodes := map[string]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if len(p.OwnerReferences) == 0 {
-			continue // a placeholder pod
-		}
-		if p.Spec.NodeName != "" {
+		stayed := o.stayed
+		if isPlaceholder(p) {
+			stayed = o.placeholders
+		} else if p.Spec.NodeName != "" {
 			o.nodeOf[p.Name] = p.Spec.NodeName
 			nodes[p.Spec.NodeName] = nodes[p.Spec.NodeName] || isLive(p)
 		}
@@ -105,8 +106,8 @@ func (w *world) count(now time.Time, pods []corev1.Pod) {
 		if o.pending[p.UID].IsZero() {
 			o.pending[p.UID] = now
 		}
-		if now.Sub(o.pending[p.UID]) > pendingFor && !o.stayed[p.UID] {
-			o.stayed[p.UID] = true
+		if now.Sub(o.pending[p.UID]) > pendingFor && !stayed[p.UID] {
+			stayed[p.UID] = true
 			w.Logf("hour %.1f: pod %s, which requests %s, stays Pending", w.hour, p.Name, gib(p.Spec.Containers[0].Resources.Requests.Memory().AsApproximateFloat64()))
 		}
 	}
@@ -121,6 +122,9 @@ func (w *world) count(now time.Time, pods []corev1.Pod) {
 	}
 	o.nodes = max(o.nodes, n)
 }
+
+// isPlaceholder reports whether podfit has created a pod to hold room for a replacement. Its owner is the pod that is to be replaced.
+func isPlaceholder(p *corev1.Pod) bool { return p.Labels["podfit.dev/placeholder"] == "true" }
 
 func gib(bytes float64) string { return fmt.Sprintf("%.2f GiB", bytes/(1<<30)) }
 

@@ -13,6 +13,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/test/e2e/invariant"
 )
 
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
@@ -132,5 +133,36 @@ func TestLargestUse_podsFillNodes_isOfTheNodeThatUsesMost(t *testing.T) {
 	requests[0].CPU = 3000 // the third pod fills most of the first node
 	if got := largestUse(pods, requests); got != (20<<30)/all {
 		t.Errorf("on two nodes: %g", got)
+	}
+}
+
+func TestIsTowardsTarget_resizesOfAPod_areBetweenItsTargets(t *testing.T) {
+	of := func(memory int64) map[string]invariant.Amounts {
+		return map[string]invariant.Amounts{"main": {"memory": memory}}
+	}
+	for name, c := range map[string]struct {
+		requests []int64
+		want     bool
+	}{
+		"to the target":     {[]int64{300}, true},
+		"a part of the way": {[]int64{200, 300}, true},
+		"beyond the target": {[]int64{200, 301}, false},
+		"below both":        {[]int64{99}, false},
+		"no resize":         {nil, true},
+	} {
+		log := &invariant.Log{
+			Autoscalers: []invariant.Autoscaler{
+				{Name: "vm-1", Ranges: []invariant.Range{{Target: invariant.Amounts{"memory": 100}}}}, {Name: "vm-1"},
+				{Name: "vm-1", Ranges: []invariant.Range{{Target: invariant.Amounts{"memory": 300}}}},
+				{Name: "vm-2", Ranges: []invariant.Range{{Target: invariant.Amounts{"memory": 900}}}},
+			},
+			Writes: []invariant.Write{{Resource: "pods", Subresource: "resize", Name: "vm-2-x", Code: 200, Requests: of(900)}},
+		}
+		for _, memory := range c.requests {
+			log.Writes = append(log.Writes, invariant.Write{Resource: "pods", Subresource: "resize", Name: "vm-1-x", Code: 200, Requests: of(memory)})
+		}
+		if got := isTowardsTarget(log, "vm-1-x"); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
 	}
 }

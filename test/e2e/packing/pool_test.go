@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A pool is the nodes. A closed node is cordoned, as if it did not exist. A node is opened for a pod that fits on no open one, and closed when it has been
-// empty for a while, as a cluster autoscaler adds and removes nodes. So the scheduler, with its default settings, uses as few nodes as hold the requests.
+// A pool has the nodes of a cluster. A closed node is cordoned, as if it did not exist. A node is opened for a pod that fits on no open node, and is closed
+// when it has been empty for a while, as a cluster autoscaler adds and removes nodes. So the scheduler, with its default settings, uses as few nodes as hold the requests.
 type pool struct {
 	opened, closed []string
 	since          time.Time            // when a node was opened last

@@ -34,7 +34,7 @@ const (
 // adviseAt is the part of the scene after which the next recommendations are written: after a day, if the scene takes 30 minutes.
 const adviseAt = 0.8
 
-// TestPacking_dayOfATrace runs 40 workloads of a trace on two clusters of at most three nodes: one with the requests and memory limits of upstream's rule, and
+// TestPacking_dayOfATrace_packedNeedsNoMoreNodes runs 40 workloads of a trace on two clusters of at most three nodes: one with the requests and memory limits of upstream's rule, and
 // one with those of the profile packed. It plays 30 hours of their usage in 30 minutes, and compares nodes, killed containers, evictions by the kubelet, and the
 // moves of the node guard.
 //
@@ -45,7 +45,7 @@ const adviseAt = 0.8
 //
 // The times of podfit, the scheduler and the kubelet are not 60 times shorter. So the node guard reads usage every 15 minutes of the trace, and may move one
 // pod an hour.
-func TestPacking_dayOfATrace(t *testing.T) {
+func TestPacking_dayOfATrace_packedNeedsNoMoreNodes(t *testing.T) {
 	path := os.Getenv(traceVariable)
 	if path == "" {
 		t.Skip("takes 30 minutes, and needs a trace: make packing-scene TRACES=FILE")
@@ -207,6 +207,7 @@ func table(results []*result) string {
 	number("nodes at the start", func(r *result) int { return r.nodesStart })
 	number("nodes at most", func(r *result) int { return r.nodes })
 	number("pods that stayed Pending", func(r *result) int { return len(r.stayed) })
+	number("replacements for which no node had room (placeholder pods)", func(r *result) int { return len(r.placeholders) })
 	number("containers killed at their memory limit", func(r *result) int { return len(r.killed) })
 	number("kills at the memory limit", func(r *result) int { return r.killsLimit })
 	number("kills because a node had no memory", func(r *result) int { return r.killsNode })
