@@ -193,6 +193,11 @@ func (c *Config) settle() {
 	c.Election.Enabled = c.Election.Enabled && !c.DryRun
 }
 
+// guardsNodes reports whether nodes are watched. podfit must see the pods of all namespaces to know what a node uses.
+func (c *Config) guardsNodes() bool {
+	return c.NodeGuard && c.WatchesAllPods() && c.Rules == rulesPodfit
+}
+
 // ValidateOwn returns an error for each invalid flag that only the updater has.
 func (c *Config) ValidateOwn() error {
 	var errs process.Problems

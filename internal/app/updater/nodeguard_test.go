@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/nodeusage"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/metrics"
@@ -94,7 +95,7 @@ func (y *guardedNode) guard(t *testing.T, d time.Duration, before func(*updater)
 	t.Helper()
 	var text strings.Builder
 	u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil)))
-	u.guard.reader = y
+	u.nodeUsage = nodeusage.New(y, u.health, u.log)
 	before(u)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
 		u.pass(t.Context(), time.Now())
@@ -176,7 +177,7 @@ func TestNodeGuard_passesEachSecond_usageIsReadEvery15Seconds(t *testing.T) {
 			if y.reads < want || y.reads > want+1 {
 				t.Errorf("watched %v: %d readings in five minutes, want %d", watched, y.reads, want)
 			}
-			if due := u.guard.next; due.IsZero() == watched {
+			if due := u.nodeUsage.NextRead(); due.IsZero() == watched {
 				t.Errorf("watched %v: the next reading is due at %v", watched, due)
 			}
 		})
@@ -192,8 +193,8 @@ func TestNodeGuard_metricsAPIHangs_passesAreNotDelayed(t *testing.T) {
 		for range 20 {
 			began := time.Now()
 			u.pass(t.Context(), began)
-			if took := time.Since(began); took > 10*time.Millisecond || !u.guard.next.After(time.Now()) {
-				t.Errorf("the pass took %v, and the next reading is due at %v", took, u.guard.next)
+			if took := time.Since(began); took > 10*time.Millisecond || !u.nodeUsage.NextRead().After(time.Now()) {
+				t.Errorf("the pass took %v, and the next reading is due at %v", took, u.nodeUsage.NextRead())
 			}
 			time.Sleep(time.Second)
 		}

@@ -55,7 +55,7 @@ func (u *updater) awaitChanges(now time.Time, decisions []decision.Decision, inP
 		return
 	}
 	waits := waitsOf(decisions, inProgress)
-	waits.At = cluster.Earliest(cluster.Earliest(waits.At, u.capacity.NextRead(now)), u.guard.next)
+	waits.At = cluster.Earliest(cluster.Earliest(waits.At, u.capacity.NextRead(now)), u.nodeUsage.NextRead())
 	u.waits.AwaitChanges(waits)
 }
 

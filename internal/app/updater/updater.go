@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/nodeusage"
 	"podfit.dev/podfit/internal/app/updater/provision"
 	"podfit.dev/podfit/internal/app/updater/queue"
 	"podfit.dev/podfit/internal/app/updater/scalepoint"
@@ -104,7 +105,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err != nil {
 			return err
 		}
-		u.guard.reader = usage
+		u.nodeUsage = nodeusage.New(usage, h, p.Log)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -207,7 +208,7 @@ type updater struct {
 	rights     rights              // for features that upstream does not have
 	preemption preemption
 	throttling *throttling.Observer // nil: there is no Prometheus
-	guard      nodeGuard
+	nodeUsage  *nodeusage.Observer  // nil: nodes are not watched
 
 	readiness
 	pace
@@ -377,7 +378,10 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
-	clock.waiting(func() { u.guardNodes(leading, now, &w) })
+	clock.waiting(func() {
+		u.nodeUsage.Watch(leading, now, &w, &u.ledger.Guard, u.config.guardsNodes() && !u.rights.missing[featureNodeGuard])
+	})
+	u.metrics.publishReserves(u.ledger.Guard.Alarms)
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
