@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
+	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -21,6 +22,7 @@ type Packing struct {
 	Gone    int     // of these, nodes that could go with the recommended requests
 	Already int     // of these, nodes that could go with the present requests
 	Money   float64 // price of the nodes that could go, in a month
+	Short   *int    // of the nodes that stay, most that may be short of memory; nil unless the first profile sizes pods for full nodes
 	steps   int     // nodes compared with pods; a test checks that it grows slowly
 }
 
@@ -32,8 +34,8 @@ func (r *Report) pack() Packing {
 			all[usage.Ref{Workload: row.Workload, Container: row.Container}] = row.wanted()
 		}
 	}
-	after, steps := r.fill(all)
-	before, more := r.fill(nil)
+	after, on, steps := r.fill(all)
+	before, _, more := r.fill(nil)
 	out := Packing{Known: true, Nodes: len(r.Nodes), steps: steps + more}
 	for i := range r.Nodes {
 		if !after[i] {
@@ -44,17 +46,41 @@ func (r *Report) pack() Packing {
 			out.Already++
 		}
 	}
+	if slices.ContainsFunc(r.Rows, func(row *Row) bool { return row.Packs }) {
+		out.Short = new(r.short(all, on))
+	}
 	return out
+}
+
+// short returns how many nodes have pods whose highest memory usages on one of the last days exceed the node together, although they may be at
+// different times. A usage that is not known counts as the request.
+func (r *Report) short(all map[usage.Ref]wanted, on map[*cluster.Pod]int) (n int) {
+	used := make([][PeakDays]int64, len(r.Nodes))
+	for pod, at := range on {
+		for _, c := range pod.Containers {
+			requests, _ := c.Running()
+			for day, peak := range all[usage.Ref{Workload: pod.Top, Container: c.Name}].peaks {
+				used[at][day] += cmp.Or(peak, requests.Memory)
+			}
+		}
+	}
+	for i := range used {
+		if float64(slices.Max(used[i][:])) > packing.ShortAt*float64(r.Nodes[i].Allocatable.Memory) {
+			n++
+		}
+	}
+	return n
 }
 
 // wanted is what a container should request.
 type wanted struct {
 	requests cluster.Resources
 	own      map[string]cluster.Resources // by pod, of those whose role has a size of its own
+	peaks    [PeakDays]int64              // highest memory usage of the last days, in bytes; 0: not known
 }
 
 func (r *Row) wanted() wanted {
-	out := wanted{requests: r.Request}
+	out := wanted{requests: r.Request, peaks: r.Evidence.DayPeaks}
 	for i := range r.Places {
 		if p := &r.Places[i]; !p.Own.Has.Empty() {
 			cluster.Put(&out.own, p.Pod, r.requestIn(p))
@@ -134,13 +160,15 @@ type item struct {
 	share    float64 // the larger of its shares of the largest node
 }
 
-// fill assigns pods to nodes, first-fit-decreasing, and returns for each node whether it is needed, and how many nodes were compared with pods.
+// fill assigns pods to nodes, first-fit-decreasing, and returns for each node whether it is needed, the node of each pod, and how many nodes were compared
+// with pods.
 // Pods of DaemonSets stay on their nodes. So do pods that may not be able to move: those without a controller, with data on the node, or with
 // constraints that are not known here. A node with such a pod is needed.
-func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, steps int) {
+func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, on map[*cluster.Pod]int, steps int) {
 	free := make([]cluster.Resources, len(c.Nodes))
 	needed = make([]bool, len(c.Nodes))
 	index := make(map[string]int, len(c.Nodes))
+	on = make(map[*cluster.Pod]int, len(c.Pods))
 	var largest cluster.Resources
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -163,6 +191,7 @@ func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, steps int) {
 		case isDaemon || stays(pod):
 			free[at] = cluster.Amounts(free[at].CPU-requests.CPU, free[at].Memory-requests.Memory)
 			needed[at] = needed[at] || !isDaemon
+			on[pod] = at
 			continue
 		}
 		share := max(float64(requests.CPU)/float64(max(largest.CPU, 1)), float64(requests.Memory)/float64(max(largest.Memory, 1)))
@@ -182,8 +211,9 @@ func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, steps int) {
 			at = index[pod.Node] // it fits nowhere else, and runs where it is
 		}
 		needed[at] = true
+		on[pod] = at
 	}
-	return needed, tree.steps
+	return needed, on, tree.steps
 }
 
 // stays reports whether a pod may not be able to move to another node.

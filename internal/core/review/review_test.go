@@ -466,3 +466,38 @@ func TestNew_orderOfSubjects_doesNotChangeTheReport(t *testing.T) {
 		t.Errorf("got order %v, want %v", got, want)
 	}
 }
+
+// A node may be short of memory if the peaks of its pods of one day exceed it together. Peaks of different days do not add up. Without a peak, a pod counts
+// with its request.
+func TestPacking_peaksOfADay_tellWhichNodesMayBeShort(t *testing.T) {
+	short := func(packs bool, days ...[PeakDays]int64) *int {
+		f := newFleet(1)
+		f.Nodes[0].Allocatable = cluster.Amounts(8000, 16*gib)
+		var subjects []Subject
+		for i, peaks := range days {
+			w := web(fmt.Sprint("api-", i))
+			f.add(w, f.Nodes[0].Name, cluster.Amounts(1000, 7*gib))
+			s := subject(w.Name, 0, cluster.Amounts(1000, 7*gib), cluster.Resources{}, cluster.Amounts(1000, 2*gib))
+			s.Workload, s.Packs = w, packs
+			s.Evidence.DayPeaks = peaks
+			subjects = append(subjects, s)
+		}
+		return New(f.Config, subjects).Summary.Packing.Short
+	}
+	for name, c := range map[string]struct {
+		days []([PeakDays]int64)
+		want int
+	}{
+		"one day":        {[]([PeakDays]int64){{0, 8 * gib}, {0, 8 * gib}}, 1},
+		"two days":       {[]([PeakDays]int64){{8 * gib, gib}, {gib, 8 * gib}}, 0},
+		"below the line": {[]([PeakDays]int64){{1, 7 * gib}, {1, 7 * gib}}, 0},
+		"not known":      {[]([PeakDays]int64){{0, 9 * gib}, {}}, 1}, // and 7 GiB
+	} {
+		if got := short(true, c.days...); got == nil || *got != c.want {
+			t.Errorf("%s: got %v, want %d", name, got, c.want)
+		}
+	}
+	if got := short(false, [PeakDays]int64{16 * gib}); got != nil {
+		t.Errorf("another profile: got %d, want nothing", *got)
+	}
+}

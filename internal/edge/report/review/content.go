@@ -52,7 +52,7 @@ type content struct {
 }
 
 func (c *content) shown(wide bool) *page.Document {
-	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes(), Figures: c.figures()}
+	d := &page.Document{Command: "recommend", Title: "Recommended requests: " + plain(c.Cluster), Head: c.header(), Notes: c.notes(wide), Figures: c.figures()}
 	d.Foot = []string{"podfit recommend, " + c.Now.UTC().Format(time.RFC1123) + ". Requests that could be freed save money only if nodes go."}
 	if c.options.Groups != nil {
 		d.Sections = []page.Section{c.groupTable()}
@@ -198,7 +198,7 @@ func price(v float64) string {
 func ratio(part, whole int64) string { return wording.Percent(float64(part) / float64(whole)) }
 
 // notes returns what a reader must know before relying on the numbers.
-func (c *content) notes() []string {
+func (c *content) notes(wide bool) []string {
 	var notes []string
 	if c.Prices.Known() && c.Prices.Assumed {
 		notes = append(notes, "Prices are assumed: "+c.Prices.From+". Give your own with --prices or --opencost.")
@@ -207,7 +207,7 @@ func (c *content) notes() []string {
 		notes = append(notes, fmt.Sprintf("The pods of %s have other requests or limits than the pod template, for example because a VPA changed them: -o wide shows both. Manifests change the template.",
 			wording.Count(n, "workload")))
 	}
-	notes = append(notes, packing(c.Rows)...)
+	notes = append(notes, packing(c.Report, wide)...)
 	notes = append(notes, cluster.Each(c.Notes, func(n *string) string { return plain(*n) })...)
 	notes = append(notes, cluster.Each(c.Missing, func(m *string) string { return "Incomplete: " + plain(*m) })...)
 	switch young := slices.ContainsFunc(c.Rows, func(r *core.Row) bool { return !r.Young.Has.Empty() }); {
@@ -222,27 +222,34 @@ func (c *content) notes() []string {
 	return notes
 }
 
-// packing returns what must be known of containers that are sized for full nodes, and which ones are not although their profile does that.
-func packing(rows []*core.Row) (notes []string) {
+// packing returns what must be known of containers that are sized for full nodes, and which ones are not although their profile does that: all, or an
+// example for each reason.
+func packing(r *core.Report, wide bool) (notes []string) {
 	all := 0
-	apart := map[string][]*core.Row{} // by why
-	for _, row := range rows {
+	apart := map[string][]string{} // by why
+	for _, row := range r.Rows {
 		switch {
 		case row.Confidence == core.None || !row.Applies(cluster.Memory): // no such recommendation counts
 		case row.Packs && row.Unpacked == "":
 			all++
 		case row.Packs:
-			apart[row.Unpacked] = append(apart[row.Unpacked], row)
+			apart[row.Unpacked] = append(apart[row.Unpacked], plain(row.Container)+" of "+ShortName(row.Workload))
 		}
 	}
 	if all > 0 {
 		notes = append(notes, fmt.Sprintf("%s sized for full nodes, on which a part of the memory must stay free for peaks. Run no other pods on these nodes, let memory limits follow the highest usage, "+
 			"and see with podfit backtest --nodes how often a node is short.", wording.Count(all, "container")+wording.Form(all, " is", " are")))
 	}
+	if k := &r.Summary.Packing; all > 0 && k.Short != nil {
+		notes = append(notes, fmt.Sprintf("Nodes: %d now, %d with these requests. As far as usage is known, at most %d of them would be short of memory: if all pods had their highest usage of one of the last %d days at the same time.",
+			k.Nodes, k.Nodes-k.Gone, *k.Short, core.PeakDays))
+	}
 	for _, why := range slices.Sorted(maps.Keys(apart)) {
-		of := apart[why]
-		notes = append(notes, fmt.Sprintf("Not for full nodes, but as by profile balanced: %s, such as %s of %s: %s.",
-			wording.Count(len(of), "container"), plain(of[0].Container), ShortName(of[0].Workload), why))
+		of := "such as " + apart[why][0]
+		if wide {
+			of = strings.Join(apart[why], ", ")
+		}
+		notes = append(notes, fmt.Sprintf("Not for full nodes, but as by profile balanced: %s, %s: %s.", wording.Count(len(apart[why]), "container"), of, why))
 	}
 	return notes
 }

@@ -49,6 +49,7 @@ type summary struct {
 	NodesGone   *int             `json:"nodesThatCouldGo,omitempty"`
 	NodesBefore *int             `json:"nodesThatCouldGoWithPresentRequests,omitempty"`
 	NodesMoney  *float64         `json:"nodesThatCouldGoMoneyPerMonth,omitempty"`
+	NodesShort  *int             `json:"nodesThatMayBeShortOfMemory,omitempty"` // only with a profile for full nodes
 }
 
 func (c *content) document() document {
@@ -81,7 +82,7 @@ func (c *content) all() []*core.Row {
 
 func (c *content) summary() summary {
 	s := &c.Summary
-	out := summary{Counts: s.Counts, Freed: core.QuantitiesOf(s.Freed)}
+	out := summary{Counts: s.Counts, Freed: core.QuantitiesOf(s.Freed), NodesShort: s.Packing.Short}
 	if s.Packing.Known {
 		out.Requested = new(core.QuantitiesOf(s.Requested))
 		out.Capacity = new(core.QuantitiesOf(s.Capacity))

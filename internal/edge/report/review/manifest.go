@@ -81,7 +81,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 // comments adds the facts of the report and what is left out as comments of YAML or a shell.
 func (p *printer) comments(leftOut []string) {
 	p.Text.WriteString("# " + plain(p.header()[0]) + "\n")
-	for _, note := range p.notes() {
+	for _, note := range p.notes(false) {
 		p.Text.WriteString("# " + strings.TrimSpace(plain(note)) + "\n")
 	}
 	for _, s := range leftOut {
