@@ -15,7 +15,6 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/policy"
 )
 
 const (
@@ -56,8 +55,8 @@ type Result struct {
 	ShortTo   *float64 `json:"short_to,omitempty"`        // the largest Short, as RatioTo
 	Saturated *float64 `json:"cpu_saturated,omitempty"`   // part of the 5-minute intervals in which the CPU usage of the pods exceeded the node
 
-	// The part of the container-days without memory usage above 1.5 × the request at the start of the day, and above max(2 × peak, peak + 1 GiB) of
-	// the 14 days before, at most the node. They are nil without samples of memory.
+	// The part of the container-days without memory usage above 1.5 × the request at the start of the day, and above the limit by the highest usage at
+	// that time (recommend.MemoryLimit), at most the node. They are nil without samples of memory.
 	KillFreeProportional *float64 `json:"kill_free_proportional,omitempty"`
 	KillFreePeaks        *float64 `json:"kill_free_peaks,omitempty"`
 
@@ -162,22 +161,12 @@ func (p *packer) result(k int, workloads []int) Result {
 		return proportional * w.requests[k][day].memory[container]
 	})
 	r.KillFreePeaks = p.killFree(workloads, func(w *workload, container, day int) float64 {
-		peak := 0.0
-		for ago := range peakDays {
-			peak = max(peak, w.peaks[container][day-1-ago])
-		}
-		if peak == 0 {
-			return 0
-		}
-		return min(policy.LimitOf(peak), p.shape.Memory)
+		return min(float64(w.limits[container][day]), p.shape.Memory)
 	})
 	return r
 }
 
-const (
-	proportional = 1.5 // limit to request
-	peakDays     = 14
-)
+const proportional = 1.5 // limit to request
 
 // killFree returns the part of the container-days without memory usage above a limit that is known at the start of the day, nil without samples of
 // memory. A container without a limit is not killed.

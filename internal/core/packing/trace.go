@@ -37,6 +37,7 @@ type workload struct {
 	has             cluster.Set        // resources with samples
 	readings, alone int                // alone: more than an hour before the next one
 	peaks           []map[int]float64  // by container and day: largest memory usage of a pod
+	limits          []map[int]int64    // by container and day: memory limit by the highest usage, in bytes; 0: none
 	requests        []map[int]requests // by recommender and day
 }
 
@@ -79,6 +80,7 @@ func workloadOf(r *replay.WorkloadResult, origin int64, end, learning int) *work
 		first:    int((r.Samples[0].At-origin+daySeconds-1)/daySeconds) + learning,
 		pods:     make([]map[int][]load, most),
 		peaks:    make([]map[int]float64, len(r.Containers)),
+		limits:   replay.MemoryLimits(r.Workload, origin),
 		requests: make([]map[int]requests, len(r.Changes)),
 	}
 	for p := range w.pods {

@@ -50,6 +50,31 @@ func Advice(w *Workload, p recommend.Profile) iter.Seq2[time.Time, []cluster.Adv
 	return newRun(w, p).passes()
 }
 
+// MemoryLimits returns the memory limit by the highest usage (recommend.MemoryLimit) at the start of each day with samples, in bytes, by container and
+// day. It is 0 while no usage is known. Days are those since origin, in Unix seconds.
+func MemoryLimits(w *Workload, origin int64) []map[int]int64 {
+	profile, _ := recommend.Builtin("balanced") // its model state has the peaks of 14 days
+	state := newRun(w, profile)
+	out := make([]map[int]int64, len(w.Containers))
+	for c := range out {
+		out[c] = map[int]int64{}
+	}
+	last := -1
+	for i := range w.Samples {
+		if day := int((w.Samples[i].At - origin) / daySeconds); day != last {
+			for c, name := range w.Containers {
+				if history := state.book.Series(w.Key, name); history != nil {
+					out[c][day] = recommend.MemoryLimit(history, out[c][last], 0, 0, 0, time.Unix(origin+int64(day)*daySeconds, 0))
+				}
+			}
+			last = day
+		}
+		state.addContainers(w.Samples[i : i+1])
+		state.observe(&w.Samples[i])
+	}
+	return out
+}
+
 // passes runs the passes of the recommender and the updater, and yields the time and the recommendation of each.
 func (r *run) passes() iter.Seq2[time.Time, []cluster.Advice] {
 	return func(yield func(time.Time, []cluster.Advice) bool) {

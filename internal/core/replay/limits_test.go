@@ -1,0 +1,34 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import "testing"
+
+// The limit of a day is that of the product (recommend.MemoryLimit), from the usage of the 14 days before.
+func TestMemoryLimits_startOfDay_isThatOfTheProduct(t *testing.T) {
+	const gib = 1 << 30
+	w := steady(20, 0.1, 4*gib)
+	origin := w.Samples[0].At / daySeconds * daySeconds
+	for i := range w.Samples {
+		switch (w.Samples[i].At - origin) / daySeconds {
+		case 2:
+			w.Samples[i].Memory = 8 * gib
+		case 3:
+			w.Samples[i].Memory = 7 * gib
+		}
+	}
+	got := MemoryLimits(w, origin)[0]
+	for day, want := range map[int]float64{
+		0:  0, // nothing is known
+		2:  8, // twice the peak
+		3:  16,
+		16: 16,
+		17: 16, // close to twice the peak of day 3, so it stays
+		18: 8,
+	} {
+		if limit := float64(got[day]) / gib; limit < want || limit > 1.06*want { // peaks are rounded up
+			t.Errorf("day %d: the limit is %.2f GiB, want %g", day, limit, want)
+		}
+	}
+}
