@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -65,8 +66,16 @@ type Result struct {
 
 // A Culprit is a workload whose usage exceeded its request by the most when nodes were short of memory.
 type Culprit struct {
-	Workload string `json:"workload"`
-	NodeDays int    `json:"node_days"`
+	Workload string      `json:"workload"`
+	NodeDays int         `json:"node_days"`
+	Short    []ShortNode `json:"short"` // the node-days, in order of time
+}
+
+// A ShortNode is a node that was short of memory on a day.
+type ShortNode struct {
+	Day  string  `json:"day"`  // such as 2026-03-01, in UTC
+	Node int     `json:"node"` // its number on this day, from 1
+	Used float64 `json:"used"` // most memory usage of its pods, relative to the node
 }
 
 // Report is the figures of several recommenders for one shape of nodes.
@@ -153,9 +162,9 @@ func (p *packer) result(k int, workloads []int) Result {
 		Saturated: scheduled.share(cluster.CPU, scheduled.saturated, perDay),
 	}
 	for _, w := range slices.SortedFunc(maps.Keys(scheduled.culprits), func(a, b int) int {
-		return cmp.Or(cmp.Compare(scheduled.culprits[b], scheduled.culprits[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(len(scheduled.culprits[b]), len(scheduled.culprits[a])), cmp.Compare(a, b))
 	}) {
-		r.Culprits = append(r.Culprits, Culprit{p.workloads[w].name, scheduled.culprits[w]})
+		r.Culprits = append(r.Culprits, Culprit{p.workloads[w].name, len(scheduled.culprits[w]), scheduled.culprits[w]})
 	}
 	r.KillFreeProportional = p.killFree(workloads, func(w *workload, container, day int) float64 {
 		return proportional * w.requests[k][day].memory[container]
@@ -198,7 +207,7 @@ type days struct {
 	shortages   int // node-days
 	saturated   int // node-intervals
 	tooLarge    int // most pods on one day whose request exceeds a node
-	culprits    map[int]int
+	culprits    map[int][]ShortNode
 	has         cluster.Set // resources with samples
 }
 
@@ -219,7 +228,7 @@ func largest(r requests) load { return r.most }
 
 // pack places the pods of some workloads every day and measures their usage on the nodes.
 func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*node, of func(requests) load) *days {
-	out := &days{culprits: map[int]int{}}
+	out := &days{culprits: map[int][]ShortNode{}}
 	for _, day := range p.days {
 		if p.stop() {
 			break
@@ -244,15 +253,16 @@ func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*n
 		}
 		out.tooLarge = max(out.tooLarge, tooLarge)
 		out.days++
-		for _, node := range place(p, pods) {
-			out.observe(p.shape, node.pods)
+		date := time.Unix(p.origin+int64(day)*daySeconds, 0).UTC().Format(time.DateOnly)
+		for i, node := range place(p, pods) {
+			out.observe(p.shape, node.pods, ShortNode{Day: date, Node: i + 1})
 		}
 	}
 	return out
 }
 
 // observe measures the usage of the pods of a node on one day.
-func (d *days) observe(shape Shape, pods []placed) {
+func (d *days) observe(shape Shape, pods []placed, node ShortNode) {
 	d.nodes++
 	worst, at := 0.0, 0
 	for i := range perDay {
@@ -277,7 +287,8 @@ func (d *days) observe(shape Shape, pods []placed) {
 	}
 	culprit := slices.MaxFunc(slices.Sorted(maps.Keys(over)), func(a, b int) int { return cmp.Compare(over[a], over[b]) })
 	if over[culprit] > 0 {
-		d.culprits[culprit]++
+		node.Used = worst / shape.Memory
+		d.culprits[culprit] = append(d.culprits[culprit], node)
 	}
 }
 

@@ -6,6 +6,7 @@ package packing
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -111,8 +112,12 @@ func TestMeasure_usageAboveRequest_nodeIsShortAndNamesTheWorkload(t *testing.T) 
 	large := shape
 	large.CPU = 2 * cores
 	got := Of(c).Measure(large, random(), never).Results[0]
-	if got.NodeDays != 2 || *got.Short != 0.5 || *got.ShortFit != 0.5 || len(got.Culprits) != 1 || got.Culprits[0] != (Culprit{"shop/Deployment/vm-1", 1}) {
-		t.Errorf("got %+v, want one of two node-days short because of vm-1", got)
+	if got.NodeDays != 2 || *got.Short != 0.5 || *got.ShortFit != 0.5 || len(got.Culprits) != 1 {
+		t.Fatalf("got %+v, want one of two node-days short because of one workload", got)
+	}
+	want := Culprit{"shop/Deployment/vm-1", 1, []ShortNode{{Day: "2026-01-03", Node: 1, Used: 62.5 / 64}}}
+	if !reflect.DeepEqual(got.Culprits[0], want) {
+		t.Errorf("the node is short because of %+v, want %+v", got.Culprits[0], want)
 	}
 	if *got.Saturated != 0 {
 		t.Errorf("CPU saturated %g", *got.Saturated)

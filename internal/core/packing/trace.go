@@ -25,6 +25,7 @@ const (
 type Trace struct {
 	recommenders []recommend.Profile
 	workloads    []*workload
+	origin       int64 // start of day 0, in Unix seconds
 	days         []int // on which a pod was measured, in order
 }
 
@@ -62,7 +63,7 @@ type requests struct {
 func Of(c *replay.Comparison) *Trace {
 	origin := c.From.Unix() / daySeconds * daySeconds
 	end := int((c.To.Unix() + hour - origin) / daySeconds)
-	t := &Trace{recommenders: c.Recommenders, workloads: make([]*workload, len(c.Workloads))}
+	t := &Trace{recommenders: c.Recommenders, origin: origin, workloads: make([]*workload, len(c.Workloads))}
 	all := map[int]bool{}
 	for i := range c.Workloads {
 		t.workloads[i] = workloadOf(&c.Workloads[i], origin, end, c.Learning)

@@ -4,8 +4,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -106,7 +108,8 @@ func culprits(r *packing.Report) []string {
 	for i := range r.Results {
 		x := &r.Results[i]
 		names := cluster.Each(x.Culprits[:min(len(x.Culprits), mostCulprits)], func(c *packing.Culprit) string {
-			return fmt.Sprintf("%s (%s)", c.Workload, wording.Count(c.NodeDays, "node-day"))
+			worst := slices.MaxFunc(c.Short, func(a, b packing.ShortNode) int { return cmp.Compare(a.Used, b.Used) })
+			return fmt.Sprintf("%s (%s, the worst: node %d on %s)", c.Workload, wording.Count(c.NodeDays, "node-day"), worst.Node, worst.Day)
 		})
 		if len(names) > 0 {
 			out = append(out, fmt.Sprintf("%s: most above its request when a node was short: %s", x.Recommender, strings.Join(names, ", ")))

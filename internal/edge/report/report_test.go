@@ -183,7 +183,7 @@ func TestWrite_nodes_matchGoldenFile(t *testing.T) {
 			{Recommender: "default", Nodes: 7.5, FirstFit: 12.5, DayMaximum: 8, Ratio: 1, RatioFrom: 1, RatioTo: 1, NodeDays: 150, Short: new(0.0), ShortFit: new(0.0), ShortTo: new(0.0077), Saturated: new(0.0), KillFreeProportional: new(0.9888), KillFreePeaks: new(0.9939)},
 			{
 				Recommender: "cost", Nodes: 4.6, FirstFit: 8, DayMaximum: 4.7, Ratio: 0.62, RatioFrom: 0.54, RatioTo: 0.76, NodeDays: 92, TooLarge: 8, Short: new(0.011), ShortFit: new(0.0), ShortTo: new(0.0376), Saturated: new(0.0068),
-				KillFreeProportional: new(0.7116), Culprits: []packing.Culprit{{Workload: "shop/Deployment/web", NodeDays: 1}},
+				KillFreeProportional: new(0.7116), Culprits: []packing.Culprit{{Workload: "shop/Deployment/web", NodeDays: 1, Short: []packing.ShortNode{{Day: "2013-07-14", Node: 3, Used: 1.04}}}},
 			},
 		},
 	}
@@ -191,7 +191,7 @@ func TestWrite_nodes_matchGoldenFile(t *testing.T) {
 		golden(t, "nodes-"+format, written(t, format, fixture(), Options{Width: 80, Nodes: nodes}))
 	}
 	page := written(t, "page.html", fixture(), Options{Nodes: nodes})
-	for _, want := range []string{"464 pods", "0.54–0.76", "nodes against short nodes", "node-days short, %", "shop/Deployment/web (1 node-day)"} {
+	for _, want := range []string{"464 pods", "0.54–0.76", "nodes against short nodes", "node-days short, %", "shop/Deployment/web (1 node-day, the worst: node 3 on 2013-07-14)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not contain %q", want)
 		}
