@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,9 +27,6 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/criticality"
-	"podfit.dev/podfit/internal/core/fleet"
-	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/edge/profile"
@@ -47,7 +43,7 @@ type Config struct {
 	Namespaces   []string
 	All          bool // all namespaces
 	Recommenders []string
-	Nodes        string
+	Nodes        []string
 	Timeline     string
 	Output       string
 	Since, Until string
@@ -128,7 +124,7 @@ Exit codes:
 	f.BoolVarP(&c.All, "all-namespaces", "A", c.All, "If true, replay all namespaces. With --prometheus, this flag or --namespace is required.")
 	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
-	f.StringVar(&c.Nodes, "nodes", c.Nodes, "If non-empty, also report how many nodes of this size the requests need, and how often usage exceeds the nodes. Allocatable memory and CPU, such as memory=64Gi,cpu=16. Optionally, also pods=N: how many pods a node runs (default 110); and replicas=N: how often each recorded pod runs (default 1, at most 100).")
+	f.StringArrayVar(&c.Nodes, "nodes", c.Nodes, "If set, also report how many nodes of this size the requests need, and how often usage exceeds the nodes. Can be repeated. Allocatable memory and CPU, such as memory=64Gi,cpu=16. Optionally, also pods=N: how many pods a node runs (default 110); and replicas=N: how often each recorded pod runs (default 1, at most 100).")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format of the report: table (as many columns as fit the terminal), wide (all columns), json, csv or html.")
 	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")
@@ -221,7 +217,7 @@ func (c *Config) Validate() error {
 	errs = append(errs, err)
 	_, _, err = c.times()
 	errs = append(errs, err)
-	_, err = c.shape()
+	_, err = c.shapes()
 	return errors.Join(append(errs, err)...)
 }
 
@@ -343,7 +339,7 @@ func isFile(name string) bool {
 func (c *Config) profiles() ([]recommend.Profile, error) {
 	var out []recommend.Profile
 	from := map[string]string{}
-	shape, err := c.shape()
+	shapes, err := c.shapes()
 	if err != nil {
 		return nil, err
 	}
@@ -354,12 +350,8 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 				return nil, err
 			}
 		}
-		switch {
-		case !p.Packs():
-		case shape.Memory == 0:
+		if p.Packs() && len(shapes) == 0 {
 			return nil, fmt.Errorf("profile %s sizes containers by the size of their node, which is not known; set it, for example with --nodes memory=64Gi,cpu=16", p.Name)
-		default:
-			p = p.For(criticality.Declared{}, fleet.NodeSizes{Memory: int64(shape.Memory), Copies: 1})
 		}
 		if other := from[p.Name]; other != "" {
 			return nil, fmt.Errorf("%s and %s have the same profile name %s", other, n, p.Name)
@@ -368,7 +360,7 @@ func (c *Config) profiles() ([]recommend.Profile, error) {
 		if mode, ok := cluster.ParseMode(c.Mode); ok {
 			p.Mode = mode
 		}
-		out = append(out, p)
+		out = append(out, sizedFor(p, shapes)...)
 	}
 	return out, nil
 }
@@ -407,7 +399,7 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 		}
 		defer timeline.Close()
 	}
-	comparison, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(c.Recommenders)))
+	comparison, err := c.replay(ctx, profiles, workloads, newProgress(errs, c.Quiet, len(workloads)*len(profiles)))
 	if err != nil {
 		return err
 	}
@@ -421,13 +413,8 @@ func run(ctx context.Context, c Config, out, errs io.Writer) error {
 	}
 	width, _, _ := process.TerminalSize(out) // 0 if it is not a terminal
 	options := report.Options{Workloads: c.Workloads, Width: width, AllColumns: c.Output == "wide"}
-	if c.Nodes != "" {
-		shape, _ := c.shape()                          // it is valid
-		shuffle := rand.New(rand.NewPCG(1, 1)).Shuffle // the same halves in each run
-		options.Nodes = new(packing.Of(comparison).Measure(shape, shuffle, func() bool { return ctx.Err() != nil }))
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	if options.Nodes, err = c.pack(ctx, comparison); err != nil {
+		return err
 	}
 	if err := reporters[c.Output](out, comparison, options); err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -4,59 +4,92 @@
 package backtest
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/criticality"
+	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/packing"
+	"podfit.dev/podfit/internal/core/recommend"
+	"podfit.dev/podfit/internal/core/replay"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
-// mostReplicas bounds the time that packing takes.
-const mostReplicas = 100
+// mostOf has the largest value of each part of --nodes. That of the replicas bounds the time that packing takes.
+var mostOf = map[string]float64{"memory": 1e15, "cpu": 1e15, "pods": 1e15, "replicas": 100}
 
-// shape returns the node of --nodes, the zero value if it is not set.
-func (c *Config) shape() (packing.Shape, error) {
-	switch {
-	case c.Nodes == "" && c.given["nodes"]:
-		return packing.Shape{}, errors.New("--nodes must not be empty")
-	case c.Nodes == "":
-		return packing.Shape{}, nil
-	case c.Output == "csv":
-		return packing.Shape{}, errors.New("--output csv has no figures of --nodes; use table, wide, json or html")
+// shapes returns the nodes of --nodes.
+func (c *Config) shapes() (out []packing.Shape, err error) {
+	if len(c.Nodes) > 0 && c.Output == "csv" {
+		return nil, errors.New("--output csv has no figures of --nodes; use table, wide, json or html")
 	}
-	s := packing.Shape{Pods: packing.DefaultPods, Copies: 1}
-	given := map[string]bool{}
-	for part := range strings.SplitSeq(c.Nodes, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		amount, err := resource.ParseQuantity(value)
-		if n := amount.AsApproximateFloat64(); err != nil || !(n > 0 && n <= 1e15) || given[name] || !set(&s, name, n) {
-			return s, fmt.Errorf("--nodes must be memory=QUANTITY,cpu=QUANTITY[,pods=N][,replicas=N], such as memory=64Gi,cpu=16, with at most %d replicas, got %q", mostReplicas, part)
+	for _, nodes := range c.Nodes {
+		s, err := shapeOf(nodes)
+		if err != nil {
+			return nil, err
 		}
-		given[name] = true
+		out = append(out, s)
 	}
-	if !given["memory"] || !given["cpu"] {
-		return s, fmt.Errorf("--nodes requires memory and cpu, such as memory=64Gi,cpu=16, got %q", c.Nodes)
-	}
-	return s, nil
+	return out, nil
 }
 
-// set sets a part of a shape; false if there is no such part, or it must be a whole number and is not.
-func set(s *packing.Shape, name string, n float64) bool {
-	switch name {
-	case "memory":
-		s.Memory = n
-	case "cpu":
-		s.CPU = n
-	case "pods":
-		s.Pods = int(n)
-		return n == float64(s.Pods)
-	case "replicas":
-		s.Copies = int(n)
-		return n == float64(s.Copies) && n <= mostReplicas
-	default:
-		return false
+func shapeOf(nodes string) (packing.Shape, error) {
+	given := map[string]float64{}
+	for part := range strings.SplitSeq(nodes, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		amount, err := resource.ParseQuantity(value)
+		n := amount.AsApproximateFloat64()
+		isCount := name == "pods" || name == "replicas"
+		if err != nil || !(n > 0 && n <= mostOf[name]) || given[name] > 0 || isCount && n != math.Trunc(n) {
+			return packing.Shape{}, fmt.Errorf("--nodes must be memory=QUANTITY,cpu=QUANTITY[,pods=N][,replicas=N], such as memory=64Gi,cpu=16, with at most %g replicas, got %q", mostOf["replicas"], part)
+		}
+		given[name] = n
 	}
-	return true
+	if given["memory"] == 0 || given["cpu"] == 0 {
+		return packing.Shape{}, fmt.Errorf("--nodes requires memory and cpu, such as memory=64Gi,cpu=16, got %q", nodes)
+	}
+	return packing.Shape{
+		Memory: given["memory"], CPU: given["cpu"], Pods: int(cmp.Or(given["pods"], packing.DefaultPods)), Copies: int(cmp.Or(given["replicas"], 1)),
+	}, nil
+}
+
+// pack packs the pods of a comparison on nodes of each shape.
+func (c *Config) pack(ctx context.Context, comparison *replay.Comparison) (out []packing.Report, err error) {
+	shapes, err := c.shapes()
+	if err != nil || len(shapes) == 0 {
+		return nil, err
+	}
+	trace := packing.Of(comparison)
+	for _, shape := range shapes {
+		shuffle := rand.New(rand.NewPCG(1, 1)).Shuffle // the same halves for each shape and in each run
+		out = append(out, trace.Measure(shape, shuffle, func() bool { return ctx.Err() != nil }))
+	}
+	return out, ctx.Err()
+}
+
+// sizedFor returns a profile for nodes of each shape: one for each amount of memory, which is in its name if there are several shapes. A profile that
+// does not size pods for nodes stays as it is.
+func sizedFor(p recommend.Profile, shapes []packing.Shape) (out []recommend.Profile) {
+	if !p.Packs() {
+		return []recommend.Profile{p}
+	}
+	for _, s := range shapes {
+		sized := p.For(criticality.Declared{}, fleet.NodeSizes{Memory: int64(s.Memory), Copies: 1})
+		if len(shapes) > 1 {
+			sized.Name += fmt.Sprintf(" (%s)", wording.Measured(cluster.Memory, s.Memory))
+		}
+		if !slices.ContainsFunc(out, func(o recommend.Profile) bool { return o.NodeMemory() == sized.NodeMemory() }) {
+			out = append(out, sized)
+		}
+	}
+	return out
 }

@@ -5,7 +5,10 @@ package backtest
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,16 +18,16 @@ import (
 func TestBacktest_nodes_countsThoseThatTheRequestsNeed(t *testing.T) {
 	trace := writeTrace(t, 3, 12)
 	var got struct {
-		Nodes *packing.Report `json:"nodes"`
+		Nodes []packing.Report `json:"nodes"`
 	}
 	out, _ := runBacktest(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", "memory=8Gi,cpu=4,pods=20,replicas=4", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := (packing.Shape{CPU: 4, Memory: 8 << 30, Pods: 20, Copies: 4}); got.Nodes == nil || got.Nodes.Shape != want || got.Nodes.Pods != 12 {
+	if want := (packing.Shape{CPU: 4, Memory: 8 << 30, Pods: 20, Copies: 4}); len(got.Nodes) != 1 || got.Nodes[0].Shape != want || got.Nodes[0].Pods != 12 {
 		t.Fatalf("got %+v, want 12 pods on nodes of %+v", got.Nodes, want)
 	}
-	if r := got.Nodes.Results; len(r) != 2 || r[0].Recommender != "default" || r[0].Ratio != 1 || r[0].NodeDays != 6 || r[1].Nodes != 3 {
+	if r := got.Nodes[0].Results; len(r) != 2 || r[0].Recommender != "default" || r[0].Ratio != 1 || r[0].NodeDays != 6 || r[1].Nodes != 3 {
 		t.Errorf("got %+v, want 2 nodes a day with default, and 3 with packed", r)
 	}
 	for _, format := range []string{"table", "html"} {
@@ -35,14 +38,87 @@ func TestBacktest_nodes_countsThoseThatTheRequestsNeed(t *testing.T) {
 	}
 }
 
+// nodesOf returns the figures of nodes that a backtest writes.
+func nodesOf(t *testing.T, args ...string) []packing.Report {
+	t.Helper()
+	var got struct {
+		Nodes []packing.Report `json:"nodes"`
+	}
+	out, _ := runBacktest(t, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	return got.Nodes
+}
+
+// Several sizes in one run have the same figures as each of them alone. The profile packed has other requests for each of them.
+func TestBacktest_severalSizesOfNodes_eachHasTheFiguresOfItsOwnRun(t *testing.T) {
+	args := []string{"--trace", writeTrace(t, 3, 12), "--recommenders", "default,packed,balanced"}
+	sizes := []string{"memory=8Gi,cpu=4,replicas=4", "memory=16Gi,cpu=4,replicas=4", "memory=16Gi,cpu=2"}
+	all := slices.Clone(args)
+	for _, size := range sizes {
+		all = append(all, "--nodes", size)
+	}
+	together := nodesOf(t, all...)
+	if len(together) != len(sizes) {
+		t.Fatalf("%d reports, want %d", len(together), len(sizes))
+	}
+	for i, size := range sizes {
+		alone := nodesOf(t, append(slices.Clone(args), "--nodes", size)...)[0]
+		if name := together[i].Results[1].Recommender; name != []string{"packed (8.00 GiB)", "packed (16.0 GiB)", "packed (16.0 GiB)"}[i] {
+			t.Errorf("the second recommender for %s is %q", size, name)
+		}
+		together[i].Results[1].Recommender = "packed"
+		if !reflect.DeepEqual(together[i], alone) {
+			t.Errorf("%s: got %+v, alone %+v", size, together[i], alone)
+		}
+	}
+	for _, format := range []string{"wide", "html"} {
+		out, _ := runBacktest(t, append(slices.Clone(all), "-o", format)...)
+		if n := strings.Count(out, "for 12 pods (4 replicas of each) on 3 days"); n != 2 {
+			t.Errorf("%s describes the nodes of %d sizes, want 2:\n%s", format, n, out)
+		}
+	}
+}
+
+// A profile from a file sizes pods for the nodes, too. Its rule for limits decides which kills it sees, and it has figures for both limits.
+func TestBacktest_nodesWithProfileFromFile_isSizedForThem(t *testing.T) {
+	trace := writeTrace(t, 3, 12)
+	profiles := "default,packed"
+	for _, rule := range []string{"peaks", "keep", "proportional"} {
+		file := filepath.Join(t.TempDir(), rule+".yaml")
+		text := "apiVersion: podfit.dev/v1alpha1\nkind: SizingProfile\nmetadata: {name: by-" + rule + "}\nspec: {base: packed, limits: {memory: " + rule + "}}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		profiles += "," + file
+	}
+	r := nodesOf(t, "--trace", trace, "--recommenders", profiles, "--nodes", "memory=8Gi,cpu=4,replicas=4")[0].Results
+	if len(r) != 5 || r[2].Recommender != "by-peaks" || r[3].Recommender != "by-keep" {
+		t.Fatalf("got %+v", r)
+	}
+	for _, x := range r {
+		if x.KillFreeProportional == nil || x.KillFreePeaks == nil || *x.KillFreePeaks != *r[0].KillFreePeaks {
+			t.Errorf("%s: kill-free %v and %v, want both, and the same by peaks as for default", x.Recommender, x.KillFreeProportional, x.KillFreePeaks)
+		}
+	}
+	if keep, peaks := *r[3].KillFreeProportional, *r[2].KillFreeProportional; keep < peaks || r[3].Nodes < r[2].Nodes {
+		t.Errorf("kill-free %g with the rule keep, %g with peaks: usage above the request counts as a kill with keep, which raises requests", keep, peaks)
+	}
+	r[2].Recommender = "packed"
+	if !reflect.DeepEqual(r[1], r[2]) {
+		t.Errorf("got %+v for the profile from the file, want those of packed: %+v", r[2], r[1])
+	}
+}
+
 // Without a pod after the learning days there are no figures, and no division by 0.
 func TestBacktest_nodesOfAShortTrace_areNotCounted(t *testing.T) {
 	for days, want := range map[int]int{6: 0, 9: 0} {
 		out, _ := runBacktest(t, "--trace", writeTrace(t, 1, days), "--recommenders", "default", "--nodes", onNodes, "-o", "json")
 		var got struct {
-			Nodes packing.Report `json:"nodes"`
+			Nodes []packing.Report `json:"nodes"`
 		}
-		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Nodes.Results) != want {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Nodes) != 1 || len(got.Nodes[0].Results) != want {
 			t.Errorf("%d days: %+v, error %v; want no figures", days, got.Nodes, err)
 		}
 	}
@@ -53,28 +129,31 @@ func TestShape_anyFlag_isReadOrRefusedWithAnExample(t *testing.T) {
 		"memory=64Gi,cpu=16":                     {Memory: 64 << 30, CPU: 16, Pods: 110, Copies: 1},
 		"cpu=3920m,memory=14G,replicas=8,pods=4": {Memory: 14e9, CPU: 3.92, Pods: 4, Copies: 8},
 	} {
-		if got, err := (&Config{Nodes: flag}).shape(); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := (&Config{Nodes: []string{flag}}).shapes(); err != nil || !reflect.DeepEqual(got, []packing.Shape{want}) {
 			t.Errorf("%s: %+v, error %v; want %+v", flag, got, err, want)
 		}
 	}
 	for _, flag := range []string{
 		"memory=64Gi", "cpu=16", "64Gi,16", "memory=0,cpu=1", "memory=-1,cpu=1", "memory=1,cpu=NaN", "memory=1Gi,cpu=1,pods=1.5", "memory=1Gi,cpu=1,replicas=101",
-		"memory=1Gi,memory=2Gi,cpu=1", "memory=1Gi,cpu=1,disk=3", "memory=1Gi,cpu=1,",
+		"memory=1Gi,memory=2Gi,cpu=1", "memory=1Gi,cpu=1,disk=3", "memory=1Gi,cpu=1,", "",
 	} {
-		if _, err := (&Config{Nodes: flag}).shape(); err == nil || !strings.Contains(err.Error(), "memory=64Gi,cpu=16") {
+		if _, err := (&Config{Nodes: []string{flag}}).shapes(); err == nil || !strings.Contains(err.Error(), "memory=64Gi,cpu=16") {
 			t.Errorf("%s: error %v, want one with an example", flag, err)
 		}
 	}
 	for want, c := range map[string]*Config{
-		"--nodes must not be empty":     {Recommenders: []string{"packed"}, given: map[string]bool{"nodes": true}},
-		"use table, wide, json or html": {Nodes: onNodes, Output: "csv"},
+		"use table, wide, json or html": {Nodes: []string{onNodes}, Output: "csv"},
 	} {
-		if _, err := c.shape(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.shapes(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
 	for nodes, want := range map[string]string{"": "profile packed sizes containers by the size of their node, which is not known; set it, for example with --nodes memory=64Gi,cpu=16", onNodes: ""} {
-		if _, err := (&Config{Recommenders: []string{"packed"}, Nodes: nodes}).profiles(); (err == nil) != (want == "") || err != nil && err.Error() != want {
+		c := &Config{Recommenders: []string{"packed"}}
+		if nodes != "" {
+			c.Nodes = []string{nodes}
+		}
+		if _, err := c.profiles(); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("nodes %q: error %v, want %q", nodes, err, want)
 		}
 	}

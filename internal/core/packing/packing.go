@@ -40,6 +40,7 @@ type Shape struct {
 // A Result is the figures of one recommender.
 type Result struct {
 	Recommender string `json:"recommender"`
+	index       int    // of the recommender in the comparison
 
 	Nodes      float64 `json:"nodes"`             // placed as the scheduler does (least allocated) on as few nodes as hold the requests at the start of the day; mean over the days
 	FirstFit   float64 `json:"nodes_first_fit"`   // the largest pods first, each on the first node with room
@@ -95,8 +96,9 @@ type packer struct {
 	stop  func() bool
 }
 
-// Measure packs the pods of a comparison on nodes of a shape. Workloads whose peak exceeds half of a node are left out. shuffle draws the random halves;
-// it is that of math/rand. If stop returns true, Measure returns soon, and the report is not complete.
+// Measure packs the pods of a comparison on nodes of a shape. Workloads whose peak exceeds half of a node are left out, and so are recommenders that size
+// pods for nodes with other memory. shuffle draws the random halves; it is that of math/rand. If stop returns true, Measure returns soon, and the report
+// is not complete.
 func (t *Trace) Measure(shape Shape, shuffle func(n int, swap func(i, j int)), stop func() bool) Report {
 	out := Report{Shape: shape, Results: []Result{}}
 	var fit []int
@@ -118,8 +120,11 @@ func (t *Trace) Measure(shape Shape, shuffle func(n int, swap func(i, j int)), s
 	}
 	p := &packer{Trace: t, shape: shape, stop: stop}
 	for k := range t.recommenders {
+		if memory := t.recommenders[k].NodeMemory(); memory != 0 && memory != int64(shape.Memory) {
+			continue
+		}
 		r := p.result(k, fit)
-		if k > 0 {
+		if len(out.Results) > 0 {
 			r.Ratio = r.Nodes / out.Results[0].Nodes
 		}
 		r.RatioFrom, r.RatioTo = r.Ratio, r.Ratio
@@ -137,10 +142,10 @@ func (t *Trace) Measure(shape Shape, shuffle func(n int, swap func(i, j int)), s
 // widen extends the ranges of the results to those of some workloads.
 func (p *packer) widen(results []Result, workloads []int) {
 	base := 0.0
-	for k := range results {
-		r := &results[k]
-		days := p.pack(k, workloads, leastAllocated, atStart)
-		if k == 0 {
+	for i := range results {
+		r := &results[i]
+		days := p.pack(r.index, workloads, leastAllocated, atStart)
+		if i == 0 {
 			base = days.mean()
 		}
 		if base > 0 { // else no pod of these workloads was measured
@@ -156,7 +161,7 @@ func (p *packer) result(k int, workloads []int) Result {
 	scheduled, fitted := p.pack(k, workloads, leastAllocated, atStart), p.pack(k, workloads, firstFit, atStart)
 	most := p.pack(k, workloads, leastAllocated, largest)
 	r := Result{
-		Recommender: p.recommenders[k].Name, Ratio: 1,
+		Recommender: p.recommenders[k].Name, index: k, Ratio: 1,
 		Nodes: scheduled.mean(), FirstFit: fitted.mean(), DayMaximum: most.mean(), NodeDays: scheduled.nodes, TooLarge: scheduled.tooLarge,
 		Short: scheduled.short(), ShortFit: fitted.short(), ShortTo: scheduled.short(),
 		Saturated: scheduled.share(cluster.CPU, scheduled.saturated, perDay),
@@ -264,12 +269,14 @@ func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*n
 // observe measures the usage of the pods of a node on one day.
 func (d *days) observe(shape Shape, pods []placed, node ShortNode) {
 	d.nodes++
-	worst, at := 0.0, 0
-	for i := range perDay {
-		sum := load{}
-		for p := range pods {
-			sum = sum.plus(pods[p].usage[i])
+	var sums [perDay]load
+	for p := range pods {
+		for i, used := range pods[p].usage {
+			sums[i] = sums[i].plus(used)
 		}
+	}
+	worst, at := 0.0, 0
+	for i, sum := range sums {
 		if sum.cpu > shape.CPU {
 			d.saturated++
 		}

@@ -189,6 +189,14 @@ func (p Profile) packed() (*packed, bool) {
 	return by, packs
 }
 
+// NodeMemory returns the memory of the nodes that the profile sizes pods for, 0 if sizes do not depend on it.
+func (p Profile) NodeMemory() int64 {
+	if by, packs := p.packed(); packs {
+		return by.nodes.Memory
+	}
+	return 0
+}
+
 // packedFor returns packed for a workload on nodes. Its memory limits follow a rule, but those of language runtimes that size the heap by them.
 func (p *packed) packedFor(d *criticality.Declared, nodes fleet.NodeSizes, rule cluster.LimitRule) *packed {
 	out := &packed{adaptive: p.adaptive, nodes: nodes, isCritical: d.Label > criticality.Min, limited: d.Limited, limitByRequest: d.Runtimes}

@@ -183,16 +183,14 @@ func (r *run) observe(sample *Sample) {
 		r.track(sample.Pod, at)
 	}
 	name := r.w.Containers[sample.Container]
+	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
+	isAbove := ok && sample.Has.Has(cluster.Memory) && sample.Memory > float64(request)
 	limit := int64(0) // apart from the request
-	if history := r.book.Series(r.w.Key, name); history != nil && r.profile.MemoryLimits.Peaks {
+	if history := r.book.Series(r.w.Key, name); isAbove && history != nil && r.profile.MemoryLimits.Peaks {
 		limit = recommend.MemoryLimit(history, 0, 0, 0, 0, at)
 	}
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
-	if !sample.Has.Has(cluster.Memory) {
-		return
-	}
-	request, ok := r.pod.Container(name).Requests.Get(cluster.Memory)
-	if ok && sample.Memory > float64(max(request, limit)) {
+	if isAbove && sample.Memory > float64(limit) {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request, Limit: limit})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/packing"
+	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look/chart"
@@ -18,7 +20,7 @@ import (
 
 // WriteHTML writes the report as one self-contained page: no scripts, and no fonts or images from other servers.
 func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
-	first := page.Section{Lead: verdict(c), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{c.Recommenders[i].About} })}
+	first := page.Section{Lead: verdict(c), Table: tableOf(recommenders(c), nil, []string{""}, func(i int) []string { return []string{c.Recommenders[i].About} })}
 	first.Table.Class = "text"
 	first.Text = append(reasons(c), promises(c)...)
 	if c.Judged() && len(c.Recommenders) > 1 {
@@ -33,7 +35,7 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 		frontiers.Charts = append(frontiers.Charts, page.Chart{Image: frontier(c, res), Caption: res.String()})
 		columns := totals(c, res)
 		titles := cluster.Each(columns, func(c *column) string { return c.title })
-		tables = append(tables, page.Section{Title: res.String(), Table: tableOf(c, c.Best, titles, func(i int) []string {
+		tables = append(tables, page.Section{Title: res.String(), Table: tableOf(recommenders(c), c.Best, titles, func(i int) []string {
 			return cluster.Each(columns, func(c *column) string { return c.cells[i] })
 		})})
 	}
@@ -47,14 +49,15 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	}
 	d.Sections = append(d.Sections, tables...)
 	if c.Judged() && c.Prices.Given() {
-		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(c, nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
+		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(recommenders(c), nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
 	}
-	if r := o.Nodes; r != nil {
+	for k := range o.Nodes {
+		r := &o.Nodes[k]
 		columns := nodeColumns(r)
 		titles := cluster.Each(columns, func(c *column) string { return c.title })
 		nodes := page.Section{Title: "Nodes", Text: append([]string{aboutNodes(c, r)}, culprits(r)...)}
 		if len(r.Results) > 0 {
-			nodes.Table = tableOf(c, nil, titles, func(i int) []string {
+			nodes.Table = tableOf(cluster.Each(r.Results, func(x *packing.Result) string { return x.Recommender }), nil, titles, func(i int) []string {
 				return cluster.Each(columns, func(c *column) string { return c.cells[i] })
 			})
 			if image := nodeFrontier(r); image != "" {
@@ -69,13 +72,18 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	return page.Write(w, d)
 }
 
-func tableOf(c *replay.Comparison, best []int, titles []string, cells func(i int) []string) *page.Table {
+// recommenders returns the names of the recommenders.
+func recommenders(c *replay.Comparison) []string {
+	return cluster.Each(c.Recommenders, func(p *recommend.Profile) string { return p.Name })
+}
+
+func tableOf(names []string, best []int, titles []string, cells func(i int) []string) *page.Table {
 	t := &page.Table{Columns: []page.Column{{}}, Class: "numbers"}
 	for _, title := range titles {
 		t.Columns = append(t.Columns, page.Column{Title: title})
 	}
-	for i := range c.Recommenders {
-		t.Rows = append(t.Rows, page.Row{Dot: colour(i), Best: slices.Contains(best, i), Cells: append([]string{c.Recommenders[i].Name}, cells(i)...)})
+	for i, name := range names {
+		t.Rows = append(t.Rows, page.Row{Dot: colour(i), Best: slices.Contains(best, i), Cells: append([]string{name}, cells(i)...)})
 	}
 	return t
 }
@@ -91,7 +99,7 @@ func workloadSection(c *replay.Comparison, most int) page.Section {
 	titles := []string{"memory", "slack", "days above", "changes/day", "CPU", "slack", "samples above/day", "usage above", "changes/day", costTitle(c.Prices)}
 	for _, k := range order {
 		w := &c.Workloads[k]
-		part := page.Section{Title: w.Key.String(), Table: tableOf(c, w.Best, titles, func(i int) []string { return cardCells(w.Outcomes[i]) })}
+		part := page.Section{Title: w.Key.String(), Table: tableOf(recommenders(c), w.Best, titles, func(i int) []string { return cardCells(w.Outcomes[i]) })}
 		if n := pods(w); w.Pods > 0 && n == "1" {
 			part.Text = []string{"1 pod on average; memory and CPU are the sum over all pods."}
 		} else if w.Pods > 0 {

@@ -40,20 +40,20 @@ type jsonWorkload struct {
 }
 
 type jsonReport struct {
-	Source    string          `json:"trace"`
-	From      time.Time       `json:"from"`
-	To        time.Time       `json:"to"`
-	Learning  int             `json:"learning_days"`
-	Currency  string          `json:"currency,omitempty"` // of money_per_month
-	Judged    bool            `json:"judged"`             // false: no container has samples after the learning days
-	Budget    float64         `json:"oom_budget"`         // share of days above the memory request that the winner may have
-	Chosen    bool            `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
-	Shortfall float64         `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
-	Best      string          `json:"best,omitempty"`
-	Tied      []string        `json:"tied,omitempty"`
-	Total     []jsonOutcome   `json:"recommenders"`
-	Workloads []jsonWorkload  `json:"workloads"`
-	Nodes     *packing.Report `json:"nodes,omitempty"` // with --nodes
+	Source    string           `json:"trace"`
+	From      time.Time        `json:"from"`
+	To        time.Time        `json:"to"`
+	Learning  int              `json:"learning_days"`
+	Currency  string           `json:"currency,omitempty"` // of money_per_month
+	Judged    bool             `json:"judged"`             // false: no container has samples after the learning days
+	Budget    float64          `json:"oom_budget"`         // share of days above the memory request that the winner may have
+	Chosen    bool             `json:"oom_budget_chosen"`  // set with --oom-budget; false: the largest budget of the recommenders
+	Shortfall float64          `json:"cpu_shortfall"`      // share of CPU usage above the request that the winner may have
+	Best      string           `json:"best,omitempty"`
+	Tied      []string         `json:"tied,omitempty"`
+	Total     []jsonOutcome    `json:"recommenders"`
+	Workloads []jsonWorkload   `json:"workloads"`
+	Nodes     []packing.Report `json:"nodes,omitempty"` // with --nodes, in the order of the flags
 }
 
 // jsonOutcomes converts one outcome per recommender. A resource that was not measured is left out.

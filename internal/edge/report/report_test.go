@@ -188,9 +188,9 @@ func TestWrite_nodes_matchGoldenFile(t *testing.T) {
 		},
 	}
 	for _, format := range []string{"table.txt", "wide.txt", "report.json"} {
-		golden(t, "nodes-"+format, written(t, format, fixture(), Options{Width: 80, Nodes: nodes}))
+		golden(t, "nodes-"+format, written(t, format, fixture(), Options{Width: 80, Nodes: []packing.Report{*nodes}}))
 	}
-	page := written(t, "page.html", fixture(), Options{Nodes: nodes})
+	page := written(t, "page.html", fixture(), Options{Nodes: []packing.Report{*nodes}})
 	for _, want := range []string{"464 pods", "0.54–0.76", "nodes against short nodes", "node-days short, %", "shop/Deployment/web (1 node-day, the worst: node 3 on 2013-07-14)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not contain %q", want)
@@ -217,7 +217,7 @@ func TestAboutNodes_eachShapeAndReason_isNamed(t *testing.T) {
 	if image := nodeFrontier(unknown); image != "" {
 		t.Errorf("a picture without samples of memory: %s", image)
 	}
-	text := written(t, "wide.txt", fixture(), Options{Nodes: unknown})
+	text := written(t, "wide.txt", fixture(), Options{Nodes: []packing.Report{*unknown}})
 	if strings.Count(text, "–") < 6 {
 		t.Errorf("unknown figures are not shown as dashes:\n%s", text)
 	}

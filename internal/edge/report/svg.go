@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/look/chart"
@@ -31,7 +30,7 @@ func frontier(c *replay.Comparison, res cluster.Resource) template.HTML {
 			points[i] = chart.Point{X: s.Footprint, Y: s.Above}
 		}
 	}
-	names := cluster.Each(c.Recommenders, func(p *recommend.Profile) string { return p.Name })
+	names := recommenders(c)
 	if res == cluster.CPU {
 		return dots("waste against risk, "+res.String(), "requested CPU, cores", "samples above the request per day", 0, names, points)
 	}

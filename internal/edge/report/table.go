@@ -27,10 +27,10 @@ import (
 
 // Options control how much a report shows.
 type Options struct {
-	Workloads  int             // how many workloads the table and the HTML page show at most; negative: all
-	Width      int             // columns of the terminal, for the table; 0: unlimited
-	AllColumns bool            // tables are as wide as they need, whatever Width is
-	Nodes      *packing.Report // of the nodes that the requests need; may be nil
+	Workloads  int              // how many workloads the table and the HTML page show at most; negative: all
+	Width      int              // columns of the terminal, for the table; 0: unlimited
+	AllColumns bool             // tables are as wide as they need, whatever Width is
+	Nodes      []packing.Report // of the nodes that the requests need, by size
 }
 
 // WriteTable writes the report for a terminal. No line is longer than the terminal is wide, as long as that has at least
@@ -66,12 +66,13 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 	if c.Judged() && len(c.Recommenders) > 1 {
 		p.line("%s", wins(c))
 	}
-	if o.Nodes != nil {
+	for i := range o.Nodes {
+		r := &o.Nodes[i]
 		p.line("")
-		p.line("%s", aboutNodes(c, o.Nodes))
-		names := column{title: "nodes", cells: cluster.Each(o.Nodes.Results, func(r *packing.Result) string { return "  " + r.Recommender })}
-		p.table(names, nodeColumns(o.Nodes))
-		for _, sentence := range culprits(o.Nodes) {
+		p.line("%s", aboutNodes(c, r))
+		names := column{title: "nodes", cells: cluster.Each(r.Results, func(r *packing.Result) string { return "  " + r.Recommender })}
+		p.table(names, nodeColumns(r))
+		for _, sentence := range culprits(r) {
 			p.line("%s", sentence)
 		}
 	}
