@@ -216,9 +216,12 @@ backtest-dev: build ## Replay the traces in TRACES=FOLDER through all profiles, 
 	done
 
 .PHONY: backtest-nodes
-backtest-nodes: ## Pack the machines in TRACES=FILE on nodes of three sizes, for the results in docs/backtest.md
-	@for n in memory=16Gi,cpu=4,replicas=4 memory=64Gi,cpu=16,replicas=8 memory=256Gi,cpu=64,replicas=8; do \
-		go run . backtest --trace "$(TRACES)" --recommenders default,balanced,cost,critical,busy-hours,autopilot,packed --workloads 0 -o wide --nodes $$n; done
+backtest-nodes: build ## Pack the machines in TRACES="FILE FILE" on nodes of three sizes, and say what packed keeps; CHECK=1 fails if it does not
+	@mkdir -p .cache
+	@set -e; for t in $(TRACES); do \
+		bin/podfit backtest --trace "$$t" --recommenders default,balanced,cost,critical,busy-hours,autopilot,packed --workloads 0 -o json \
+			--nodes memory=16Gi,cpu=4,replicas=4 --nodes memory=64Gi,cpu=16,replicas=8 --nodes memory=256Gi,cpu=64,replicas=8 > .cache/nodes.json; \
+		go -C test/differential run ./promises $(if $(CHECK),-check) < .cache/nodes.json; done
 
 .PHONY: backtest-roles
 backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md
