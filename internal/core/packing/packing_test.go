@@ -133,6 +133,79 @@ func TestMeasure_usageAboveRequest_nodeIsShortAndNamesTheWorkload(t *testing.T) 
 	}
 }
 
+// Halves of machines that differ have other ratios, and other shares of short nodes, than all machines.
+func TestMeasure_machinesThatDiffer_halvesHaveAWiderRange(t *testing.T) {
+	var all []machine
+	for i := range 16 {
+		m := machine{cpu: 0.1, memory: 1, changes: requested(0, 0.1, 16)}
+		if i%2 == 1 {
+			m.memory, m.peaks = 18, map[int]float64{2*perDay + 7: 22} // three of them on a node exceed it
+		}
+		all = append(all, m)
+	}
+	c := comparisonOf(4, all...)
+	c.Recommenders = append(c.Recommenders, recommend.Profile{Name: "second"})
+	for i := range c.Workloads {
+		c.Workloads[i].Changes = append(c.Workloads[i].Changes, requested(0, 0.1, float64(1+18*(i%2))))
+	}
+	r := Of(c).Measure(shape, random(), never)
+	first, second := r.Results[0], r.Results[1]
+	if first.RatioFrom != 1 || first.RatioTo != 1 {
+		t.Errorf("the ratio to itself is %g–%g", first.RatioFrom, first.RatioTo)
+	}
+	if second.Ratio != 0.75 || second.RatioFrom != 0.5 || second.RatioTo != 1 || *second.Short != 1.0/3 || *second.ShortTo != 0.5 {
+		t.Errorf("got ratio %g, %g–%g, short %g, at most %g; want 0.75, 0.5–1, short a third and a half",
+			second.Ratio, second.RatioFrom, second.RatioTo, *second.Short, *second.ShortTo)
+	}
+}
+
+// A pod goes to the node of which the smallest part is requested, as the mean of CPU and memory, and not to the first with room, nor to the one with the
+// smallest largest part.
+func TestLeastAllocated_nodeIsChosenByMeanOfCPUAndMemory(t *testing.T) {
+	p := &packer{shape: shape, stop: never}
+	pod := func(workload int, cpu, memory float64) placed {
+		return placed{workload: workload, request: load{cpu * cores, memory * 64 * gib}}
+	}
+	for name, c := range map[string]struct {
+		second placed // the first requests 0.75 of the CPU and 0.1 of the memory of a node
+		want   int
+	}{
+		"less CPU and less in sum":    {pod(1, 0.3, 0.5), 1},
+		"less CPU, but more in sum":   {pod(1, 0.3, 0.6), 0},
+		"less memory and less in sum": {pod(1, 0.7, 0.05), 1},
+	} {
+		pods := []placed{pod(0, 0.75, 0.1), c.second, pod(2, 0.1, 0.1)}
+		if nodes := leastAllocated(p, pods); len(nodes) != 2 || nodes[c.want].copies(2) != 1 {
+			t.Errorf("%s: not on node %d", name, c.want)
+		}
+		if nodes := firstFit(p, pods); len(nodes) != 2 || nodes[0].copies(2) != 1 {
+			t.Errorf("%s: first fit does not use the first node", name)
+		}
+	}
+}
+
+func TestMeasure_orderOfPacking_hasShortNodesOfItsOwn(t *testing.T) {
+	got := Of(comparisonOf(3,
+		machine{cpu: 1, memory: 32, changes: requested(0, 9, 40)},
+		machine{cpu: 1, memory: 10, changes: requested(0, 8, 10)},
+		machine{cpu: 1, memory: 10, peaks: map[int]float64{2*perDay + 7: 31}, changes: requested(0, 1, 10)},
+	)).Measure(shape, random(), never).Results[0]
+	if got.Nodes != 2 || got.FirstFit != 2 || *got.Short != 0 || *got.ShortFit != 0.5 {
+		t.Errorf("short %g, and %g with first fit; want 0, and one of two nodes", *got.Short, *got.ShortFit)
+	}
+}
+
+// A profile that sizes pods for nodes with other memory is not measured.
+func TestMeasure_profileForOtherNodes_isLeftOut(t *testing.T) {
+	c := comparisonOf(4, machine{cpu: 1, memory: 10, changes: requested(0, 1, 16)})
+	c.Recommenders = []recommend.Profile{packs(16 * gib), packs(64 * gib), {Name: "other"}}
+	c.Workloads[0].Changes = [][]replay.Change{nil, requested(0, 1, 16), requested(0, 1, 60)}
+	r := Of(c).Measure(Shape{CPU: cores, Memory: 64 * gib, Pods: 110, Copies: 4}, random(), never).Results
+	if len(r) != 2 || r[0].Ratio != 1 || r[0].Nodes != 1 || r[1].Recommender != "other" || r[1].Ratio != 4 || r[1].RatioFrom != 4 {
+		t.Errorf("got %+v, want 1 node for the profile of this size, and 4 for the other", r)
+	}
+}
+
 func TestMeasure_requestRisesAtNoon_isPackedFromTheNextDay(t *testing.T) {
 	rising := slices.Concat(requested(0, 1, 10), requested(60*time.Hour, 1, 40)) // noon of the first measured day
 	c := comparisonOf(4, machine{cpu: 1, memory: 8, changes: rising}, machine{cpu: 1, memory: 8, changes: rising})
