@@ -126,6 +126,7 @@ var scenarios = []scenario{
 	{"PodfitEvictionsIneffective", false, "an eviction did not help and the next one does", []series{{`podfit_updater_decisions{act="leave",reason="BackingOff"}`, "2x60 0x600"}}, 2*hours + time.Hour, nil},
 	{"PodfitPodsWithoutRoom", true, "three pods fit on no node for hours", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x600"}}, hours, nil},
 	{"PodfitNodeNearlyOutOfMemory", true, "moving pods does not help", []series{{`podfit_node_reserve_used{node="n1"}`, "0.4x60"}}, 30 * time.Minute, nil},
+	{"PodfitNodeNearlyOutOfMemory", true, "usage passes the line every other minute", []series{{`podfit_node_reserve_used{node="n1"}`, strings.Repeat("0.4 stale ", 30)}}, 30 * time.Minute, nil},
 	{"PodfitNodeNearlyOutOfMemory", false, "a pod moves", []series{{`podfit_node_reserve_used{node="n1"}`, "0.4x3 _x60"}}, 30 * time.Minute, nil},
 	{"PodfitPodsWithoutRoom", false, "a node is added", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x60 0x600"}}, hours, nil},
 	{"PodfitStateNotStored", true, "the CRD is missing", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "1x90"}}, time.Hour, nil},

@@ -68,6 +68,7 @@ func (a *Alarm) Share() float64 {
 type Book struct {
 	Alarms  []Alarm  // of the last observation, by node
 	Unknown []string // the watched nodes whose usage has not been known for five minutes
+	Turn    int      // the number of observations, by which nodes take turns if there are too many alarms for a pass
 
 	nodes map[string]*node
 	moves []move // of the last hour, oldest first
@@ -108,6 +109,7 @@ type reading struct {
 func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
 	b.Alarms = nil
 	b.Unknown = nil
+	b.Turn++
 	b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return now.Sub(m.at) >= Rest })
 	on := map[string][]*cluster.Pod{}
 	for _, p := range pods {

@@ -6,6 +6,7 @@ package placement
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/room"
@@ -87,6 +88,31 @@ func TestRooms_take_eachRoomIsGivenOnce(t *testing.T) {
 	}
 	if RoomsOf(all, nil, s).Known {
 		t.Error("the room is known without pods")
+	}
+}
+
+// The scheduler gives room to pods that wait already. One that has waited for long may wait for something else.
+func TestRooms_newPodsHaveNoNode_haveRoomBeforeOthers(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	all := nodes()
+	for name, c := range map[string]struct {
+		change func(*cluster.Pod)
+		want   bool // room is left for another pod
+	}{
+		"new":         {func(*cluster.Pod) {}, false},
+		"old":         {func(p *cluster.Pod) { p.Created = now.Add(-time.Hour) }, true},
+		"terminating": {func(p *cluster.Pod) { p.Deleting = true }, true},
+		"has a node":  {func(p *cluster.Pod) { p.Node = "cordoned" }, true},
+	} {
+		waits := podOn("", 6000, gib)
+		waits.Created = now.Add(-time.Minute)
+		c.change(waits)
+		pods := []*cluster.Pod{podOn("a", 1500, gib), waits}
+		rooms := RoomsOf(all, pods, SizesOf(all, nil, nil, nil))
+		rooms.TakeForNew(now, pods)
+		if got := rooms.Take(podOn("a", 100, gib), room.Amount{CPU: 3000, Memory: gib}); got != c.want {
+			t.Errorf("%s: room is left: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package placement
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
@@ -89,6 +90,18 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 	}
 	r.full[key] = true
 	return false
+}
+
+// schedulable is how long a new pod is expected to wait for its node.
+const schedulable = 2 * time.Minute
+
+// TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first.
+func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
+	for _, p := range pods {
+		if p.Node == "" && p.Live() && now.Sub(p.Created) < schedulable {
+			r.Take(p, Counted(p))
+		}
+	}
 }
 
 // Usable returns the nodes that take new pods, and accept a pod by their labels and taints, by name.

@@ -37,9 +37,10 @@ func (s *pass) guardNodes(ds []entry) {
 	}
 	alarms = slices.DeleteFunc(alarms, func(a guard.Alarm) bool { return a.Rests || a.Waits || len(on[a.Node]) == 0 })
 	if len(alarms) > guardedNodes { // they take turns
-		from := int(s.now.Unix() % int64(len(alarms)))
+		from := s.w.Ledger.Guard.Turn * guardedNodes % len(alarms)
 		alarms = slices.Concat(alarms[from:], alarms[:from])[:guardedNodes]
 	}
+	s.occupancy.Rooms().TakeForNew(s.now, s.w.Pods)
 	var moves []guard.Move
 	for i := range alarms {
 		moves = s.guardNode(&alarms[i], alarmed, on[alarms[i].Node], moves)
@@ -51,9 +52,7 @@ func (s *pass) guardNode(alarm *guard.Alarm, alarmed map[string]bool, on []*entr
 	all = moves
 	defer s.noteFailure(on[0].Autoscaler)
 	n := s.occupancy.Rooms().Nodes[alarm.Node]
-	leaves := func(d *entry) bool {
-		return d.Do == decision.Evict || d.Do == decision.Surge || d.Do == decision.Delete
-	}
+	leaves := func(d *entry) bool { return d.Do != decision.Leave && d.Do != decision.Resize }
 	if n == nil || slices.ContainsFunc(on, leaves) ||
 		slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) }) {
 		return all // what leaves may be enough
@@ -72,7 +71,7 @@ type guardMove struct {
 	guard.Move
 	to   *placement.Room
 	size room.Amount // of the replacement
-	cost int64
+	cost float64     // for each byte above the request, so that a pod that uses far more moves before its victims
 }
 
 // movesFrom returns the pods that may move, the best first: those that free enough with the moves that are left, by cost, and then those that use most.
@@ -93,11 +92,12 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 			continue
 		}
 		c := s.candidateFor(d, spots)
+		cost := float64(room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})) / float64(used-d.Pod.Requested().Memory)
 		for _, at := range c.Spots {
 			to := spots.All[at]
 			next := guard.Move{Of: d.Pod.Workload(), Bytes: used, To: to.Node}
 			if !alarmed[to.Node] && to.Free.Holds(c.Size) && s.w.Ledger.Guard.MayMove(next, beside) {
-				out = append(out, guardMove{d, next, s.occupancy.Rooms().Nodes[to.Node], c.Size, room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})})
+				out = append(out, guardMove{d, next, s.occupancy.Rooms().Nodes[to.Node], c.Size, cost})
 				break
 			}
 		}

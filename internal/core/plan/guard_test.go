@@ -199,8 +199,9 @@ func TestPlan_manyNodesAreNearlyOutOfMemory_allGetTheirTurn(t *testing.T) {
 	w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 42}
 	w.Governed = cluster.Gather([]*cluster.Autoscaler{w.Governed[0].Autoscaler, w.Governed[1].Autoscaler, w.Governed[2].Autoscaler}, w.Pods, false)
 	moved := false
-	for second := range 40 {
-		d := decisionOf(Plan(noon.Add(time.Duration(second)*15*time.Second), w, b), "a-0")
+	for pass := range 40 {
+		w.Ledger.Guard.Turn = pass
+		d := decisionOf(Plan(noon.Add(time.Duration(pass)*15*time.Second), w, b), "a-0")
 		moved = moved || d.Do == decision.Evict && d.Reason.Code == decision.NodeNearlyFull
 	}
 	if !moved {
