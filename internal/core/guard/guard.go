@@ -71,7 +71,11 @@ type Book struct {
 	Turn    int      // the number of observations, by which nodes take turns if there are too many alarms for a pass
 
 	nodes map[string]*node
-	moves []move // of the last hour, oldest first
+	moves map[string][]move // of the last hour, oldest first, by the node that the pods left
+
+	// What follows from the moves, so that the work for a pod or a node does not grow with their number.
+	moved    map[cluster.Workload]int // moves of the pods of a workload
+	arriving map[string]int64         // memory of the pods that have moved to a node and may not be measured there yet
 }
 
 type node struct {
@@ -85,18 +89,7 @@ type node struct {
 // A move is a pod that moves, or may do so.
 type move struct {
 	Move
-	at   time.Time
-	from string
-}
-
-// count returns the number of moves that a function selects.
-func (b *Book) count(is func(*move) bool) (n int) {
-	for i := range b.moves {
-		if is(&b.moves[i]) {
-			n++
-		}
-	}
-	return n
+	at time.Time
 }
 
 type reading struct {
@@ -110,7 +103,7 @@ func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]b
 	b.Alarms = nil
 	b.Unknown = nil
 	b.Turn++
-	b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return now.Sub(m.at) >= Rest })
+	b.forget(now)
 	on := map[string][]*cluster.Pod{}
 	for _, p := range pods {
 		if p.Node != "" && p.Live() {
@@ -140,10 +133,10 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 		alarm.Usage[p.Key] = s.Bytes
 		alarm.Used += s.Bytes
 		newest = cluster.Latest(newest, s.At)
-		partial = partial || now.Sub(p.Started) < kept      // its usage grows because it is new
-		returned = returned || b.count(func(m *move) bool { // later pods are of a rollout, or of more replicas
-			return m.from == of.Name && m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
-		}) > 0
+		partial = partial || now.Sub(p.Started) < kept                                   // its usage grows because it is new
+		returned = returned || slices.ContainsFunc(b.moves[of.Name], func(m move) bool { // later pods are of a rollout, or of more replicas
+			return m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
+		})
 	}
 	n := b.nodes[of.Name]
 	if n == nil {
@@ -160,28 +153,34 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 	n.known = now
 	n.read(reading{newest, alarm.Used}, partial)
 	line := int64(Line * float64(alarm.Allocatable))
-	n.left = line - alarm.Used - b.arriving(now, of.Name)
+	n.left = line - alarm.Used - b.arriving[of.Name]
 	alarm.Excess = alarm.Used - line
 	if alarm.Excess <= 0 && float64(alarm.Used) >= least*float64(alarm.Allocatable) {
 		alarm.Coming = true
 		alarm.Excess = n.expected() - line
 	}
-	moves := b.count(func(m *move) bool { return m.from == of.Name })
-	alarm.Rests = moves >= MostMoves || returned
+	alarm.Rests = len(b.moves[of.Name]) >= MostMoves || returned
 	alarm.Waits = now.Sub(n.tried) < pause || now.Sub(n.first) < pause
 	if watched && alarm.Excess > 0 {
 		b.Alarms = append(b.Alarms, alarm)
 	}
 }
 
-// arriving returns the memory of the pods that have moved to a node and may not be measured there yet.
-func (b *Book) arriving(now time.Time, to string) (bytes int64) {
-	for i := range b.moves {
-		if m := &b.moves[i]; m.To == to && now.Sub(m.at) < settling {
-			bytes += m.Bytes
+// forget forgets the moves before the last hour, and counts the others.
+func (b *Book) forget(now time.Time) {
+	b.moved = map[cluster.Workload]int{}
+	b.arriving = map[string]int64{}
+	for from, moves := range b.moves {
+		moves = slices.DeleteFunc(moves, func(m move) bool { return now.Sub(m.at) >= Rest })
+		b.moves[from] = moves
+		for i := range moves {
+			b.moved[moves[i].Of]++
+			if now.Sub(moves[i].at) < settling {
+				b.arriving[moves[i].To] += moves[i].Bytes
+			}
 		}
 	}
-	return bytes
+	maps.DeleteFunc(b.moves, func(_ string, moves []move) bool { return len(moves) == 0 })
 }
 
 // read adds a reading, if it is newer than the last one. What was read before a partial reading cannot be compared with what follows.
@@ -221,7 +220,7 @@ type Move struct {
 // MayMove reports whether a pod may move beside others: not if three pods of its workload have moved in the last hour, or if its new node would be nearly
 // out of memory, too.
 func (b *Book) MayMove(next Move, beside []Move) bool {
-	moves, bytes := b.count(func(m *move) bool { return m.Of == next.Of }), next.Bytes
+	moves, bytes := b.moved[next.Of], next.Bytes
 	for _, m := range beside {
 		if m.Of == next.Of {
 			moves++
@@ -242,7 +241,8 @@ func (b *Book) Tried(now time.Time, from string, m Move, made bool) {
 	if !made {
 		return
 	}
-	b.moves = append(b.moves, move{m, now, from})
+	cluster.Put(&b.moves, from, append(b.moves[from], move{m, now}))
+	cluster.Put(&b.moved, m.Of, b.moved[m.Of]+1)
 	if n := b.nodes[m.To]; n != nil {
 		n.left -= m.Bytes
 	}
