@@ -128,6 +128,8 @@ var scenarios = []scenario{
 	{"PodfitNodeNearlyOutOfMemory", true, "moving pods does not help", []series{{`podfit_node_reserve_used{node="n1"}`, "0.4x60"}}, 30 * time.Minute, nil},
 	{"PodfitNodeNearlyOutOfMemory", true, "usage passes the line every other minute", []series{{`podfit_node_reserve_used{node="n1"}`, strings.Repeat("0.4 stale ", 30)}}, 30 * time.Minute, nil},
 	{"PodfitNodeNearlyOutOfMemory", false, "a pod moves", []series{{`podfit_node_reserve_used{node="n1"}`, "0.4x3 _x60"}}, 30 * time.Minute, nil},
+	{"PodfitNodesUnguarded", true, "the right is missing", []series{{`podfit_unguarded_nodes{pod="a"}`, "3x60"}, {`podfit_unguarded_nodes{pod="b"}`, "0x60"}}, 30 * time.Minute, nil},
+	{"PodfitNodesUnguarded", false, "the Metrics API is away for ten minutes", []series{{`podfit_unguarded_nodes{pod="a"}`, "0x5 3x9 0x60"}}, time.Hour, nil},
 	{"PodfitPodsWithoutRoom", false, "a node is added", []series{{`podfit_updater_decisions{act="leave",reason="Unplaceable"}`, "3x60 0x600"}}, hours, nil},
 	{"PodfitStateNotStored", true, "the CRD is missing", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "1x90"}}, time.Hour, nil},
 	{"PodfitStateNotStored", false, "the replica does not lead", []series{{`podfit_updater_update_states_available{pod="a",container="updater"}`, "0x90"}, {`podfit_leader{pod="a",container="updater"}`, "0x90"}}, time.Hour, nil},

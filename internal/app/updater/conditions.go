@@ -149,7 +149,7 @@ const pauseShownAfter = 2 * time.Minute
 
 // pauses makes the conditions Updating and the metric of nodes show that the updater changes no pods, because what the last pass wrote is outdated.
 func (u *updater) pauses(now time.Time, why string) {
-	u.metrics.publishReserves(nil)
+	u.metrics.publishNodes(nil, 0)
 	u.pausedSince = cluster.Earliest(u.pausedSince, now)
 	if u.conditions.summaries == nil || u.config.DryRun || !u.config.UpdatingCondition || now.Sub(u.pausedSince) < pauseShownAfter {
 		return

@@ -35,8 +35,9 @@ type Metrics struct {
 
 // nodeMetrics are about nodes.
 type nodeMetrics struct {
-	pending  *prometheus.HistogramVec
-	reserves *process.SnapshotGauge
+	pending   *prometheus.HistogramVec
+	reserves  *process.SnapshotGauge
+	unguarded prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of the updater.
@@ -72,6 +73,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		nodeMetrics: nodeMetrics{
 			reserves: process.NewSnapshotGauge(reg, "podfit", "node_reserve_used",
 				"Share of the memory for peaks, the last 15 % of the node, that its pods use, of nodes where they do (--node-guard).", "node"),
+			unguarded: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+				Namespace: "podfit", Name: "unguarded_nodes",
+				Help: "Number of nodes that --node-guard should watch, but cannot: a right is missing, or their memory usage has not been known for five minutes.",
+			}),
 			pending: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
 				Namespace: "podfit_updater", Name: "replacement_pending_seconds",
 				Help: "Time from the creation of the replacement of an evicted pod until it is on a node, in seconds, by how its room was found: " +
@@ -99,8 +104,9 @@ func (m *Metrics) publishDecisions(decisions []decision.Decision) {
 	m.decisions.Publish(next)
 }
 
-// publishReserves replaces the nodes that are nearly out of memory.
-func (m *Metrics) publishReserves(alarms []guard.Alarm) {
+// publishNodes replaces the nodes that are nearly out of memory, and the number of those without the node guard.
+func (m *Metrics) publishNodes(alarms []guard.Alarm, unguarded int) {
+	m.unguarded.Set(float64(unguarded))
 	next := m.reserves.Next()
 	for i := range alarms {
 		if !alarms[i].Coming {

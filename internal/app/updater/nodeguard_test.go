@@ -107,21 +107,22 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*guardedNode)
 		before func(*updater)
-		want   int // evictions in 10 minutes
-		left   int // nodes that are still nearly out of memory
+		want   int     // evictions in 10 minutes
+		left   int     // nodes that are still nearly out of memory
+		unseen float64 // nodes that the guard cannot watch
 	}{
-		"one pod is enough":            {func(*guardedNode) {}, nil, 1, 0},
-		"usage is below the line":      {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0},
-		"limits follow the request":    {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0},
-		"without the right":            {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0},
-		"the Metrics API is away":      {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0},
-		"the Metrics API is slow":      {func(y *guardedNode) { y.takes = 50 * time.Second }, nil, 1, 0},
-		"the Metrics API is too slow":  {func(y *guardedNode) { y.takes, y.err = time.Hour, context.DeadlineExceeded }, nil, 0, 0},
-		"reading the usage panics":     {func(y *guardedNode) { y.panics, y.err = true, errors.New("panic") }, nil, 0, 0},
-		"the VPA forbids it":           {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1},
-		"an eviction has no effect":    {func(y *guardedNode) { y.moves = false }, nil, 1, 1},
-		"the clock of the node is off": {func(y *guardedNode) { y.late = 10 * time.Minute }, nil, 0, 0},
-		"only one namespace is seen":   {func(y *guardedNode) { y.config.Namespace = "shop" }, nil, 0, 0},
+		"one pod is enough":            {func(*guardedNode) {}, nil, 1, 0, 0},
+		"usage is below the line":      {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0, 0},
+		"limits follow the request":    {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0, 0},
+		"without the right":            {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0, 1},
+		"the Metrics API is away":      {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0, 1},
+		"the Metrics API is slow":      {func(y *guardedNode) { y.takes = 50 * time.Second }, nil, 1, 0, 0},
+		"the Metrics API is too slow":  {func(y *guardedNode) { y.takes, y.err = time.Hour, context.DeadlineExceeded }, nil, 0, 0, 1},
+		"reading the usage panics":     {func(y *guardedNode) { y.panics, y.err = true, errors.New("panic") }, nil, 0, 0, 1},
+		"the VPA forbids it":           {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1, 0},
+		"an eviction has no effect":    {func(y *guardedNode) { y.moves = false }, nil, 1, 1, 0},
+		"the clock of the node is off": {func(y *guardedNode) { y.late = 10 * time.Minute }, nil, 0, 0, 1},
+		"only one namespace is seen":   {func(y *guardedNode) { y.config.Namespace = "shop" }, nil, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,6 +141,9 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 				}
 				if n := strings.Count(log, "The memory usage of nodes is not known"); n > 1 || (n == 1) != (y.late > 0) {
 					t.Errorf("logged %d times that usage is not known\n%s", n, log)
+				}
+				if n := testutil.ToFloat64(u.metrics.unguarded); n != c.unseen {
+					t.Errorf("%v nodes in the metric that cannot be watched, want %v", n, c.unseen)
 				}
 				if n := testutil.CollectAndCount(u.metrics.reserves); n != c.left {
 					t.Errorf("%d nodes in the metric at the end", n)

@@ -128,7 +128,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		workers.Go(func() { u.throttling.Run(beside) })
 		defer workers.Wait()
 		defer stop()
-		defer m.publishReserves(nil) // another leader publishes these
+		defer m.publishNodes(nil, 0) // another leader publishes these
 		u.loop(ctx, world, p.Recovering("updater", u.pass))
 		u.states.Save(ctx, time.Now(), u.ledger, u.budget.Delays, true)
 		return nil
@@ -378,10 +378,7 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	w := u.gather(s, served)
 	w.Surges = inProgress
 	w.Throttling = u.throttling.Answers()
-	clock.waiting(func() {
-		u.nodeUsage.Watch(leading, now, &w, &u.ledger.Guard, u.config.guardsNodes() && !u.rights.missing[featureNodeGuard])
-	})
-	u.metrics.publishReserves(u.ledger.Guard.Alarms)
+	clock.waiting(func() { u.watchNodes(leading, now, &w) })
 	clock.waiting(func() { w.SchedulerPreempts = u.schedulerPreempts(ctx, now, served) })
 	w.Unannounced = u.states.Unannounced(now)
 	w.NotStored = !u.config.DryRun && !u.states.IsActive()
@@ -425,6 +422,14 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 		u.health.Completed(time.Now())
 	}
 	return decisions
+}
+
+// watchNodes shows the memory usage of nodes to the node guard, and publishes what it finds.
+func (u *updater) watchNodes(ctx context.Context, now time.Time, w *plan.World) {
+	if u.config.guardsNodes() {
+		unguarded := u.nodeUsage.Watch(ctx, now, w, &u.ledger.Guard, !u.rights.missing[featureNodeGuard])
+		u.metrics.publishNodes(u.ledger.Guard.Alarms, unguarded)
+	}
 }
 
 // reportFailures counts and logs the internal errors because of which the pods of an autoscaler get no decision.

@@ -58,21 +58,21 @@ func (o *Observer) NextRead() time.Time {
 }
 
 // Watch shows what the pods of a pass use on the nodes that need it to the node guard. If permitted is false, or no node needs it, the guard forgets its
-// alarms, and nothing is read.
-func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book *guard.Book, permitted bool) {
-	watched := map[string]bool{}
-	if o != nil && permitted && len(w.Pods) > 0 {
-		watched = needing(w)
+// alarms, and nothing is read. It returns the number of nodes that need the guard and are without it: all if it is not permitted, and else those whose usage
+// has not been known for five minutes.
+func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book *guard.Book, permitted bool) (unguarded int) {
+	if o == nil {
+		return 0
 	}
-	if len(watched) == 0 {
+	watched := needing(w)
+	if !permitted || len(watched) == 0 {
 		book.Alarms = nil
-		if o != nil {
-			*o = *New(o.reader, o.health, o.log)
-		}
-		return
+		*o = *New(o.reader, o.health, o.log)
+		return len(watched)
 	}
 	o.read(ctx, now)
 	book.Observe(now, w.Nodes, watched, w.Pods, o.samples)
+	unguarded = len(book.Unknown)
 	if o.failing {
 		book.Unknown = nil // the failure is logged
 	}
@@ -81,6 +81,7 @@ func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book
 			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for two minutes"))
 	}
 	o.unknown = book.Unknown
+	return unguarded
 }
 
 // needing returns the nodes with a pod whose memory limits follow the highest usage.

@@ -104,16 +104,20 @@ func TestObserver_noNodeNeedsIt_nothingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &metricsAPI{}
 		o, book := New(m, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler)), &guard.Book{}
-		for name, c := range map[string]struct{ peaks, permitted bool }{"forbidden": {true, false}, "no limits that follow the highest usage": {false, true}} {
+		for name, c := range map[string]struct {
+			peaks, permitted bool
+			unguarded        int
+		}{"forbidden": {true, false, 1}, "no limits that follow the highest usage": {false, true, 0}} {
 			book.Alarms = []guard.Alarm{{Node: "n"}}
-			o.Watch(t.Context(), time.Now(), oneNode(c.peaks), book, c.permitted)
+			if n := o.Watch(t.Context(), time.Now(), oneNode(c.peaks), book, c.permitted); n != c.unguarded {
+				t.Errorf("%s: %d nodes are without the guard, want %d", name, n, c.unguarded)
+			}
 			if m.reads > 0 || len(book.Alarms) > 0 || !o.NextRead().IsZero() {
 				t.Errorf("%s: %d readings, alarms %+v, next at %v", name, m.reads, book.Alarms, o.NextRead())
 			}
 		}
 		var none *Observer
-		none.Watch(t.Context(), time.Now(), oneNode(true), book, true)
-		if !none.NextRead().IsZero() {
+		if none.Watch(t.Context(), time.Now(), oneNode(true), book, true) > 0 || !none.NextRead().IsZero() {
 			t.Error("no observer reads")
 		}
 	})
