@@ -58,21 +58,19 @@ func BenchmarkBook(b *testing.B) {
 	}
 }
 
-// The work for a pod does not grow with the number of moves in the cluster.
-func TestBook_manyMoves_takeLittleTime(t *testing.T) {
-	const nodes = 1000
-	fastest := func(moves int) time.Duration {
-		s, least := newFleet(nodes, moves), time.Hour
-		for range 5 {
-			began := time.Now()
-			s.pass()
-			least = min(least, time.Since(began))
+// A pass looks at the moves of the node of a pod only, and these are at most as many as a node may have in an hour, whatever the number of nodes.
+func TestBook_manyMoves_eachNodeHasItsOwn(t *testing.T) {
+	for _, nodes := range []int{10, 1000} {
+		s := newFleet(nodes, MostMoves)
+		s.pass()
+		for name, moves := range s.moves {
+			if len(moves) != MostMoves {
+				t.Fatalf("%d nodes: node %s has %d moves, want %d", nodes, name, len(moves), MostMoves)
+			}
 		}
-		return least
-	}
-	without, with := fastest(0), fastest(MostMoves)
-	if with > 5*without {
-		t.Errorf("a pass with %d pods takes %v after %d moves, and %v without", nodes*20, with, nodes*MostMoves, without)
+		if len(s.moves) != nodes {
+			t.Errorf("moves of %d nodes are kept, want %d", len(s.moves), nodes)
+		}
 	}
 }
 
