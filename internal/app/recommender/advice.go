@@ -79,6 +79,7 @@ func (r *recommender) advise(ctx context.Context, now time.Time, v *view) {
 	r.keep(v.Autoscalers, r.governed)
 	r.metrics.publishObjects(count)
 	r.metrics.publishConditions(conditions)
+	r.metrics.publishLacks(r.contention.MostLacking())
 }
 
 // isToRelease reports whether podfit's conditions must be removed from an autoscaler, because it is served by another recommender now. That is
@@ -163,7 +164,7 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 		adv.sayPacking()
 	}
 	adv.sayHorizontal()
-	situation := contention.Situation{Autoscaler: adv.to, Advice: adv.containers, Governs: adv.governing}
+	situation := contention.Situation{Autoscaler: adv.to, Advice: adv.containers, Governs: adv.governing, Packs: choice.Packs()}
 	adv.conditions = append(adv.conditions, r.contention.Conditions(now, v.Snapshot, situation)...)
 	return adv
 }

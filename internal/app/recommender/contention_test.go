@@ -338,6 +338,37 @@ func TestRecommender_throttledPodsComeAndGo_statusChangesRarely(t *testing.T) {
 }
 
 // The world compares a status with the stored one, so a status is written only if what is passed to WriteStatus differs.
+// Two pods use 300m each on a node of 500m, and request 100m each. Only for profile packed, whose requests are below peaks, is that reported.
+func TestRecommender_packedOnABusyNode_reportsTheCPUThatContainersWouldLack(t *testing.T) {
+	for profile, lacks := range map[string]bool{"packed": true, "balanced": false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newContended(t, 2)
+			c.autoscalers[0].Recommender = profile
+			c.nodes[0].Allocatable.CPU = 500
+			c.watch(45*time.Minute, func(time.Duration) {})
+			cond := c.stands(v1alpha1.ConditionUsageAboveRequest)
+			if strings.Contains(cond.Message, "While all pods of its node need CPU, it gets about 50m less than that. The recommendation is") != lacks {
+				t.Errorf("%s: condition %+v", profile, cond)
+			}
+			families, err := c.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range families {
+				if f.GetName() == "podfit_recommender_packed_cpu_lacking_cores" {
+					for _, m := range f.GetMetric() {
+						got = append(got, m.String())
+					}
+				}
+			}
+			if text := strings.Join(got, ""); len(got) == 1 != lacks || lacks && (!strings.Contains(text, `"web"`) || !strings.Contains(text, "0.05")) {
+				t.Errorf("%s: series %q", profile, got)
+			}
+		})
+	}
+}
+
 func TestRecommender_contention_changesTheStatusRarelyAndSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newContended(t, 4)

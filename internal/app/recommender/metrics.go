@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/history"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/contention"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
@@ -22,6 +23,7 @@ import (
 type Metrics struct {
 	objects    *process.SnapshotGauge
 	conditions *process.SnapshotGauge
+	lacks      *process.SnapshotGauge
 	latency    prometheus.Histogram
 	execution  *prometheus.HistogramVec
 	aggregates prometheus.Gauge
@@ -42,6 +44,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
 		conditions: process.NewSnapshotGauge(reg, "podfit_recommender", "vpas_with_condition",
 			"Number of VPA objects with a condition that only podfit sets, by type and reason. Conditions that the updater sets are not counted.", "condition", "reason"),
+		lacks: process.NewSnapshotGauge(reg, "podfit_recommender", "packed_cpu_lacking_cores",
+			"CPU that a container sized for full nodes (packed) would lack while all pods of its node need CPU: its usage minus the share of its request. At most 10 containers.",
+			"namespace", "target_kind", "target_name", "container"),
 		latency: promauto.With(reg).NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Name: "recommendation_latency_seconds",
 			Help:    "Time from the creation of a VPA object to its first recommendation.",
@@ -97,6 +102,16 @@ func (m *Metrics) publishConditions(count map[[2]string]int) {
 		}
 	}
 	m.conditions.Publish(next)
+}
+
+// publishLacks replaces the containers that would lack most CPU on a busy node.
+func (m *Metrics) publishLacks(all []contention.Lack) {
+	next := m.lacks.Next()
+	for _, lack := range all {
+		w := lack.Workload
+		next.WithLabelValues(w.Namespace, w.Kind, w.Name, lack.Container).Set(cluster.CPU.InUnits(lack.Millicores))
+	}
+	m.lacks.Publish(next)
 }
 
 // counted counts the requests of a reading, and the containers whose usage cannot be parsed. It returns the samples and the error.

@@ -9,6 +9,7 @@
 package contention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -53,7 +54,8 @@ const mostDescribed = 3
 // An opinion is the finding about one container.
 type opinion struct {
 	Finding
-	rank int // the highest one determines the reason of all
+	rank    int   // the highest one determines the reason of all
+	lacking int64 // millicores on a busy node
 }
 
 // join returns one finding for all containers, with the reason of the most urgent one. The message describes the most urgent ones first, others
@@ -62,7 +64,7 @@ func join(opinions []opinion) Finding {
 	if len(opinions) == 0 {
 		return Finding{}
 	}
-	slices.SortStableFunc(opinions, func(a, b opinion) int { return b.rank - a.rank })
+	slices.SortStableFunc(opinions, func(a, b opinion) int { return cmp.Or(b.rank-a.rank, cmp.Compare(b.lacking, a.lacking)) })
 	sentences := cluster.Each(opinions[:min(len(opinions), mostDescribed)], func(o *opinion) string { return o.Message })
 	if len(opinions) > mostDescribed {
 		sentences = append(sentences, "Other containers have this condition, too.")
@@ -92,6 +94,7 @@ type Situation struct {
 	Autoscaler *cluster.Autoscaler
 	Advice     []cluster.Advice // the present recommendation
 	Governs    bool             // the autoscaler is the one that is applied to the pods
+	Packs      bool             // the profile sizes for full nodes
 }
 
 // target returns the recommended CPU request of a container in millicores, without the upper bound that the user sets, and with it.

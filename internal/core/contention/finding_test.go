@@ -17,7 +17,8 @@ func advice(target, uncapped int64) []cluster.Advice {
 }
 
 func TestAboveRequest_situation_decidesCauseAndRemedy(t *testing.T) {
-	spare := map[string]bool{"n1": true}
+	spare := map[string]NodeUse{"n1": {allocatable: 4000, requested: 3000, used: 1000}}
+	busy := map[string]NodeUse{"n1": {allocatable: 4000, requested: 2000, used: 3000}}
 	off := []cluster.ContainerPolicy{{Container: "app", Off: true}}
 	memoryOnly := []cluster.ContainerPolicy{{Container: "*", ControlsSet: true, Controlled: cluster.Of(cluster.Memory)}}
 	for name, c := range map[string]struct {
@@ -25,25 +26,29 @@ func TestAboveRequest_situation_decidesCauseAndRemedy(t *testing.T) {
 		advice   []cluster.Advice
 		mode     cluster.Mode
 		policies []cluster.ContainerPolicy
-		spare    map[string]bool
+		nodes    map[string]NodeUse
+		packs    bool
 		limit    int64
 		want     Reason
 		text     string
 	}{
 		"starting":            {cause: Starting, advice: advice(900, 900), want: Starting, text: "set startupBoost"},
 		"one replica":         {cause: OneReplica, advice: advice(900, 900), want: OneReplica, text: "in pod web-000. The median of its replicas is about 100m"},
-		"to be applied":       {advice: advice(954, 954), spare: spare, want: RequestTooLow, text: "about 910m of 200m in pod web-000. The recommendation is 950m, and the updater has not applied it to these pods. The reason of the condition Updating"},
-		"mode Off":            {advice: advice(900, 900), mode: cluster.Off, spare: spare, want: RequestTooLow, text: "updateMode Off does not apply it"},
+		"to be applied":       {advice: advice(954, 954), nodes: spare, want: RequestTooLow, text: "about 910m of 200m in pod web-000. The recommendation is 950m, and the updater has not applied it to these pods. The reason of the condition Updating"},
+		"mode Off":            {advice: advice(900, 900), mode: cluster.Off, nodes: spare, want: RequestTooLow, text: "updateMode Off does not apply it"},
 		"mode Initial":        {advice: advice(900, 900), mode: cluster.Initial, want: RequestTooLow, text: "updateMode Initial applies it only to new pods"},
-		"capped":              {advice: advice(150, 900), spare: spare, want: RequestTooLow, text: "limited to 150m by maxAllowed"},
+		"capped":              {advice: advice(150, 900), nodes: spare, want: RequestTooLow, text: "limited to 150m by maxAllowed"},
 		"policy Off":          {policies: off, want: RequestTooLow, text: "mode Off, so podfit does not size it"},
 		"memory only":         {advice: []cluster.Advice{{Container: "app"}}, policies: memoryOnly, want: RequestTooLow, text: "add cpu to controlledResources"},
-		"policy Off, spare":   {policies: off, spare: spare, want: NodeHasSpare, text: "No other pod is harmed"},
+		"policy Off, spare":   {policies: off, nodes: spare, want: NodeHasSpare, text: "No other pod is harmed"},
 		"no recommendation":   {want: RequestTooLow, text: "There is no recommendation for its CPU yet."},
-		"recommended, spare":  {advice: advice(200, 200), spare: spare, want: NodeHasSpare, text: "not above the request; it rises if the usage lasts"},
+		"recommended, spare":  {advice: advice(200, 200), nodes: spare, want: NodeHasSpare, text: "not above the request; it rises if the usage lasts"},
 		"recommended, full":   {advice: advice(200, 200), want: RequestTooLow, text: "not above the request"},
-		"at the limit, spare": {advice: advice(200, 200), spare: spare, limit: 950, want: RequestTooLow},
-		"below its limit":     {advice: advice(200, 200), spare: spare, limit: 1500, want: NodeHasSpare},
+		"at the limit, spare": {advice: advice(200, 200), nodes: spare, limit: 950, want: RequestTooLow},
+		"busy":                {nodes: busy, want: RequestTooLow, text: "in pod web-000. There is no"},
+		"packed, busy":        {nodes: busy, packs: true, want: RequestTooLow, text: "While all pods of its node need CPU, it gets about 510m less than that. There is no"}, // 912 - 2 * 200
+		"packed, spare":       {advice: advice(900, 900), nodes: spare, packs: true, want: RequestTooLow, text: "in pod web-000. The recommendation"},
+		"below its limit":     {advice: advice(200, 200), nodes: spare, limit: 1500, want: NodeHasSpare},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := replicas(1, 200)[0]
@@ -52,7 +57,7 @@ func TestAboveRequest_situation_decidesCauseAndRemedy(t *testing.T) {
 			}
 			e := Excess{Container: "app", Pods: []*cluster.Pod{p}, Replicas: 3, Worst: p, Usage: 912, Request: 200, Median: 100, Cause: c.cause}
 			a := &cluster.Autoscaler{Mode: c.mode, Policies: c.policies}
-			got := AboveRequest([]Excess{e}, &Situation{Autoscaler: a, Advice: c.advice}, c.spare)
+			got, _ := AboveRequest([]Excess{e}, &Situation{Autoscaler: a, Advice: c.advice, Packs: c.packs}, c.nodes)
 			if got.Reason != c.want || !strings.Contains(got.Message, c.text) {
 				t.Errorf("finding %+v, want %s, %q", got, c.want, c.text)
 			}
@@ -66,12 +71,32 @@ func TestAboveRequest_severalContainers_haveTheMostUrgentReason(t *testing.T) {
 		return Excess{Container: name, Pods: []*cluster.Pod{p, p}, Worst: p, Usage: 900, Request: 200, Cause: cause}
 	}
 	s := &Situation{Autoscaler: new(cluster.Autoscaler), Governs: true, Advice: advice(900, 900)}
-	got := AboveRequest([]Excess{one("agent", Starting), one("app", "")}, s, nil)
+	got, _ := AboveRequest([]Excess{one("agent", Starting), one("app", "")}, s, nil)
 	if got.Reason != RequestTooLow || !strings.HasPrefix(got.Message, "Container app has") || !strings.Contains(got.Message, "in several pods, such as web-000. The recommendation") {
 		t.Errorf("finding %+v", got)
 	}
-	if got := AboveRequest(nil, s, nil); got != (Finding{}) {
+	if got, _ := AboveRequest(nil, s, nil); got != (Finding{}) {
 		t.Errorf("finding %+v without an excess", got)
+	}
+}
+
+// Of 14 containers, those that would lack most CPU are first, and the metric has ten.
+func TestAboveRequest_packedOnABusyNode_namesTheContainersThatLackMost(t *testing.T) {
+	var all []Excess
+	for i := range 14 {
+		p := replicas(1, 200)[0]
+		p.Containers[0].Name = string(rune('a' + i))
+		all = append(all, Excess{Container: p.Containers[0].Name, Pods: []*cluster.Pod{p}, Worst: p, Usage: int64(300 + 100*i), Request: 200})
+	}
+	s := &Situation{Autoscaler: &cluster.Autoscaler{Target: cluster.Workload{Name: "web"}}, Packs: true}
+	got, lacks := AboveRequest(all, s, map[string]NodeUse{"n1": {allocatable: 4000, requested: 2000, used: 3000}})
+	if !strings.HasPrefix(got.Message, "Container n has used more CPU than its request for at least 30 minutes: about 1600m of 200m in pod web-000. "+
+		"While all pods of its node need CPU, it gets about 1200m less than that. ") || !strings.Contains(got.Message, "Container l ") {
+		t.Errorf("finding %+v", got)
+	}
+	most := MostLacking(lacks)
+	if len(lacks) != 12 || len(most) != 10 || most[0] != (Lack{s.Autoscaler.Target, "n", 1200}) || most[9].Millicores != 300 {
+		t.Errorf("%d containers lack CPU, most of them: %+v", len(lacks), most)
 	}
 }
 
@@ -87,14 +112,14 @@ func TestAboveRequest_manyContainers_messageDescribesTheMostUrgent(t *testing.T)
 		}
 		all = append(all, e)
 	}
-	got := AboveRequest(all, &Situation{Autoscaler: new(cluster.Autoscaler)}, nil)
+	got, _ := AboveRequest(all, &Situation{Autoscaler: new(cluster.Autoscaler)}, nil)
 	if got.Reason != RequestTooLow || !strings.HasPrefix(got.Message, "Container z has") || !strings.Contains(got.Message, "Container b") ||
 		strings.Contains(got.Message, "Container c ") || !strings.HasSuffix(got.Message, " Other containers have this condition, too.") {
 		t.Errorf("finding %+v", got)
 	}
 }
 
-func TestSpare_usageOfNodes_isComparedWithTheirSize(t *testing.T) {
+func TestUses_usageOfNodes_isComparedWithTheirSize(t *testing.T) {
 	nodes := []cluster.Node{
 		{Name: "idle", Allocatable: cluster.Amounts(4000, 0)}, {Name: "busy", Allocatable: cluster.Amounts(4000, 0)},
 		{Name: "unknown", Allocatable: cluster.Amounts(4000, 0)}, {Name: "reserved", Allocatable: cluster.Amounts(4000, 0)}, {Name: "no size"},
@@ -105,8 +130,13 @@ func TestSpare_usageOfNodes_isComparedWithTheirSize(t *testing.T) {
 	}
 	pods[5].Containers[0].Requests.CPU = 1500 // not measured
 	used := map[cluster.Key]int64{pods[0].Key: 1999, pods[1].Key: 1000, pods[2].Key: 1000, pods[4].Key: 500, pods[6].Key: 1}
-	if got := Spare(nodes, pods, used); len(got) != 1 || !got["idle"] {
-		t.Errorf("nodes with spare CPU %v, want idle", got)
+	for name, use := range Uses(nodes, pods, used) {
+		if use.hasSpare() != (name == "idle") {
+			t.Errorf("node %s has spare CPU: %v", name, use.hasSpare())
+		}
+	}
+	if got := Uses(nodes, pods, used)["reserved"]; got != (NodeUse{allocatable: 4000, requested: 2500, used: 2000}) {
+		t.Errorf("use of a node %+v", got)
 	}
 }
 

@@ -252,7 +252,7 @@ func TestExcesses_manyContainerNames_isBounded(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 	}
 	found := s.found()
-	finding := AboveRequest(found, &Situation{Autoscaler: new(cluster.Autoscaler)}, nil)
+	finding, _ := AboveRequest(found, &Situation{Autoscaler: new(cluster.Autoscaler)}, nil)
 	if len(found) != mostGroups || strings.Count(finding.Message, "Container app-") != mostDescribed || !strings.Contains(finding.Message, "Other containers have this condition, too.") {
 		t.Errorf("%d found, message %s", len(found), finding.Message)
 	}

@@ -4,6 +4,7 @@
 package contention
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func WithoutRequest(missing Groups, s *Situation) Finding {
 		}
 		out = append(out, opinion{Finding{reason, fmt.Sprintf(
 			"Container %s has had no CPU request for at least an hour in %s. The scheduler counts no CPU for it, so it takes CPU on which the requests of other pods rely. %s",
-			g.Container, where(g.Pods, g.First), s.notApplied(g.Container, 0))}, rank})
+			g.Container, where(g.Pods, g.First), s.notApplied(g.Container, 0))}, rank, 0})
 	}
 	return join(out)
 }
@@ -111,7 +112,7 @@ func AllCores(misread Groups, guarded bool) Finding {
 		out = append(out, opinion{Finding{RequestInBand, fmt.Sprintf("Container %s runs a JVM with a CPU request of %dm and no CPU limit in %s. "+
 			"A JVM that reads CPU shares (OpenJDK before 11.0.17, 17.0.5 and 18.0.2, or with -XX:+UseContainerCpuShares) takes requests from %dm to %dm for no request, "+
 			"depending on the cgroup version of the node, and then uses all cores of the node. Newer ones do so whatever the request is. %s",
-			g.Container, g.Request, where(g.Pods, g.First), band.From, band.To, remedy)}, 0})
+			g.Container, g.Request, where(g.Pods, g.First), band.From, band.To, remedy)}, 0, 0})
 	}
 	return join(out)
 }
@@ -124,27 +125,50 @@ const (
 	rankTooLow
 )
 
-// AboveRequest returns the finding for containers whose usage is above their request. spare has the nodes that are known to have spare CPU.
+// AboveRequest returns the finding for containers whose usage is above their request, and those of a profile for full nodes that lack CPU. nodes are those
+// whose usage is known.
 //
 // The causes count in this order: the container is starting; only few of its replicas use that much; the request is too low, because the
 // recommendation is above it, or the usage is at the limit; nobody is harmed, because the nodes have spare CPU. Without spare CPU the
 // request counts as too low.
-func AboveRequest(excesses []Excess, s *Situation, spare map[string]bool) Finding {
-	return join(cluster.Each(excesses, func(e *Excess) opinion { return e.opinion(s, spare) }))
+func AboveRequest(excesses []Excess, s *Situation, nodes map[string]NodeUse) (Finding, []Lack) {
+	var lacks []Lack
+	opinions := cluster.Each(excesses, func(e *Excess) opinion {
+		out := e.opinion(s, nodes)
+		if out.lacking > 0 {
+			lacks = append(lacks, Lack{Workload: s.Autoscaler.Target, Container: e.Container, Millicores: out.lacking})
+		}
+		return out
+	})
+	return join(opinions), lacks
 }
 
-func (e *Excess) opinion(s *Situation, spare map[string]bool) opinion {
+func (e *Excess) opinion(s *Situation, nodes map[string]NodeUse) opinion {
 	text := fmt.Sprintf("Container %s has used more CPU than its request for at least 30 minutes: about %s of %s in %s. ",
 		e.Container, cpu(e.Usage), cpu(e.Request), where(len(e.Pods), e.Worst.Name))
 	switch {
 	case e.Cause == Starting:
-		return opinion{Finding{Starting, text + "It started less than 45 minutes ago, so the cause may be its start. If each start needs this much CPU, set startupBoost in this VPA."}, rankStarting}
+		return opinion{Finding{Starting, text + "It started less than 45 minutes ago, so the cause may be its start. If each start needs this much CPU, set startupBoost in this VPA."}, rankStarting, 0}
 	case e.Cause == OneReplica:
-		return opinion{Finding{OneReplica, text + fmt.Sprintf("The median of its replicas is about %s, so the load is not balanced or the process is stuck in a loop. Examine the pod, or delete it.", cpu(e.Median))}, rankOneReplica}
-	case !e.isNeeded(s) && !slices.ContainsFunc(e.Pods, func(p *cluster.Pod) bool { return !spare[p.Node] }):
-		return opinion{Finding{NodeHasSpare, text + "No other pod is harmed, because its node has spare CPU. " + s.notApplied(e.Container, e.Request)}, rankSpare}
+		return opinion{Finding{OneReplica, text + fmt.Sprintf("The median of its replicas is about %s, so the load is not balanced or the process is stuck in a loop. Examine the pod, or delete it.", cpu(e.Median))}, rankOneReplica, 0}
+	case !e.isNeeded(s) && !slices.ContainsFunc(e.Pods, func(p *cluster.Pod) bool { return !nodes[p.Node].hasSpare() }):
+		return opinion{Finding{NodeHasSpare, text + "No other pod is harmed, because its node has spare CPU. " + s.notApplied(e.Container, e.Request)}, rankSpare, 0}
 	}
-	return opinion{Finding{RequestTooLow, text + s.notApplied(e.Container, e.Request)}, rankTooLow}
+	lacking := e.lacking(s, nodes[e.Worst.Node])
+	if lacking > 0 {
+		text += fmt.Sprintf("While all pods of its node need CPU, it gets about %s less than that. ", cpu(lacking))
+	}
+	return opinion{Finding{RequestTooLow, text + s.notApplied(e.Container, e.Request)}, rankTooLow, lacking}
+}
+
+// lacking returns how much less CPU than it uses the worst pod gets, in millicores, while all pods of its node use what their requests give them: with a
+// profile for full nodes, whose requests are below peaks, and without spare CPU on the node. Otherwise it is 0.
+func (e *Excess) lacking(s *Situation, node NodeUse) int64 {
+	if !s.Packs || node.requested <= 0 || node.hasSpare() {
+		return 0
+	}
+	share := float64(e.Request) / node.requested * node.allocatable
+	return max(e.Usage-int64(share), 0)
 }
 
 // isNeeded reports whether a higher request is recommended, or the container uses nearly all of its limit.
@@ -157,32 +181,59 @@ func (e *Excess) isNeeded(s *Situation) bool {
 	return limit > 0 && float64(e.Usage) >= atLimit*float64(limit)
 }
 
+// A Lack is the CPU that a container of a workload would lack on a busy node.
+type Lack struct {
+	Workload   cluster.Workload
+	Container  string
+	Millicores int64
+}
+
+// maxLacks is the maximum number of containers that MostLacking returns.
+const maxLacks = 10
+
+// MostLacking returns the containers that would lack most CPU, the first ones of a sorted list.
+func MostLacking(all []Lack) []Lack {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b Lack) int {
+		return cmp.Or(cmp.Compare(b.Millicores, a.Millicores), a.Workload.Compare(b.Workload), strings.Compare(a.Container, b.Container))
+	})
+	return sorted[:min(len(sorted), maxLacks)]
+}
+
 // spareBelow is the used share of the allocatable CPU of a node below which it has spare CPU.
 const spareBelow = 0.5
 
-// Spare returns the nodes that use less than half of their allocatable CPU. pods are all pods of the cluster, and used has their usage in
-// millicores. A pod without usage counts with its request, and a node without any usage is not in the result.
-func Spare(nodes []cluster.Node, pods []*cluster.Pod, used map[cluster.Key]int64) map[string]bool {
-	sums := make(map[string]float64, len(nodes))
+// A NodeUse is the CPU of a node, in millicores. The zero value is a node of which nothing is known.
+type NodeUse struct{ allocatable, requested, used float64 }
+
+func (n NodeUse) hasSpare() bool { return n.used < spareBelow*n.allocatable }
+
+// Uses returns the use of nodes by their names. pods are all pods of the cluster, and used has their usage in millicores. A pod without usage counts
+// with its request, and a node without any usage is not in the result.
+func Uses(nodes []cluster.Node, pods []*cluster.Pod, used map[cluster.Key]int64) map[string]NodeUse {
+	uses := make(map[string]NodeUse, len(nodes))
 	measured := make(map[string]bool, len(nodes))
 	for _, p := range pods {
 		if p.Node == "" || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 			continue
 		}
+		requested := p.Requested().Amount(cluster.CPU)
 		v, known := used[p.Key]
 		if known {
 			measured[p.Node] = true
 		} else {
-			v = p.Requested().Amount(cluster.CPU)
+			v = requested
 		}
-		sums[p.Node] += float64(v)
+		use := uses[p.Node]
+		use.used += float64(v)
+		use.requested += float64(requested)
+		uses[p.Node] = use
 	}
-	out := make(map[string]bool, len(nodes))
+	out := make(map[string]NodeUse, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		size := n.Allocatable.Amount(cluster.CPU)
-		if measured[n.Name] && size > 0 && sums[n.Name] < spareBelow*float64(size) {
-			out[n.Name] = true
+		if use := uses[n.Name]; measured[n.Name] {
+			use.allocatable = float64(n.Allocatable.Amount(cluster.CPU))
+			out[n.Name] = use
 		}
 	}
 	return out

@@ -110,7 +110,7 @@ func Throttled(measured []Throttling, pods []*cluster.Pod, kernels map[string]st
 			g := &groups[i]
 			p := byName[g.First]
 			t := example[g.Container+"/"+string(reason)]
-			out = append(out, opinion{Finding{reason, t.describe(g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank})
+			out = append(out, opinion{Finding{reason, t.describe(g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank, 0})
 		}
 	}
 	return join(out)

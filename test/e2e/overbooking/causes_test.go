@@ -62,14 +62,13 @@ func (w *world) lastingCauses(t *testing.T) {
 			used[s.Pod] = int64(1000 * s.CPU)
 		}
 	}
-	spare := contention.Spare(state.nodes, state.snapshot.Pods, used)
+	uses := contention.Uses(state.nodes, state.snapshot.Pods, used)
 	got := map[string]contention.Reason{}
 	for _, a := range state.snapshot.Autoscalers {
 		of := state.snapshot.PodsOf(a.Target)
 		situation := &contention.Situation{Autoscaler: a, Advice: a.Advice, Governs: true}
-		for _, f := range []contention.Finding{
-			contention.AboveRequest(monitor.Excesses(of, now), situation, spare), contention.WithoutRequest(contention.Unrequested(of, now), situation),
-		} {
+		above, _ := contention.AboveRequest(monitor.Excesses(of, now), situation, uses)
+		for _, f := range []contention.Finding{above, contention.WithoutRequest(contention.Unrequested(of, now), situation)} {
 			if f.Reason != "" {
 				got[a.Name] += f.Reason
 				t.Logf("%s: %s: %s", a.Name, f.Reason, f.Message)

@@ -38,8 +38,9 @@ type Reporter struct {
 	// Of the current pass.
 	problems map[cluster.Workload]*problems
 	samples  []usage.Sample
-	spare    map[string]bool   // nodes with spare CPU; nil: not determined yet
-	kernels  map[string]string // by node; nil: not determined yet
+	lacks    []judge.Lack
+	nodes    map[string]judge.NodeUse // nil: not determined yet
+	kernels  map[string]string        // by node; nil: not determined yet
 }
 
 type textKey struct {
@@ -113,7 +114,8 @@ func (r *Reporter) End(s *cluster.Snapshot, workloads map[cluster.Workload]bool)
 // forget releases what belongs to a pass.
 func (r *Reporter) forget() {
 	r.samples = nil
-	r.spare = nil
+	r.lacks = nil
+	r.nodes = nil
 	r.kernels = nil
 	clear(r.problems)
 }
@@ -127,7 +129,9 @@ func (r *Reporter) Conditions(now time.Time, s *cluster.Snapshot, situation judg
 	}
 	out := make([]watcher.Condition, 0, 4)
 	if len(p.above) > 0 {
-		out = append(out, r.condition(now, a, v1alpha1.ConditionUsageAboveRequest, judge.AboveRequest(p.above, &situation, r.nodesWithSpare(s))))
+		finding, lacks := judge.AboveRequest(p.above, &situation, r.nodeUses(s))
+		out = append(out, r.condition(now, a, v1alpha1.ConditionUsageAboveRequest, finding))
+		r.lacks = append(r.lacks, lacks...)
 	} else if p.isGone || r.monitor.Warm() {
 		out = append(out, r.condition(now, a, v1alpha1.ConditionUsageAboveRequest, judge.Finding{}))
 	}
@@ -206,20 +210,23 @@ func (r *Reporter) condition(now time.Time, a *cluster.Autoscaler, kind string, 
 	return out
 }
 
-func (r *Reporter) nodesWithSpare(s *cluster.Snapshot) map[string]bool {
+// MostLacking returns the containers of the present pass that would lack most CPU on a busy node.
+func (r *Reporter) MostLacking() []judge.Lack { return judge.MostLacking(r.lacks) }
+
+func (r *Reporter) nodeUses(s *cluster.Snapshot) map[string]judge.NodeUse {
 	if !r.whole || r.samples == nil {
 		return nil
 	}
-	if r.spare == nil {
+	if r.nodes == nil {
 		used := make(map[cluster.Key]int64, len(s.Pods))
 		for i := range r.samples {
 			if v := &r.samples[i]; v.Has.Has(cluster.CPU) && v.CPU >= 0 && v.CPU <= usage.MaxCores {
 				used[v.Pod] += int64(math.Round(v.CPU * 1000))
 			}
 		}
-		r.spare = judge.Spare(r.world.Nodes(), s.Pods, used)
+		r.nodes = judge.Uses(r.world.Nodes(), s.Pods, used)
 	}
-	return r.spare
+	return r.nodes
 }
 
 func (r *Reporter) kernelVersions() map[string]string {
