@@ -123,3 +123,54 @@ func TestRecommender_profilePacked_sizesByNodesAndSaysWhereItCannot(t *testing.T
 		check("on smaller nodes", v1alpha1.ReasonLargerThanHalf, "more than half of the memory of the smallest node")
 	})
 }
+
+// A container that an HPA scales by CPU has the CPU request of balanced, whatever podfit does with the request. With --hpa=ignore the HPA is not known, as
+// if there were none, and the label of the pods has the same effect.
+func TestRecommender_packedBesideAnHPA_keepsTheCPURequestOfBalanced(t *testing.T) {
+	hpa := func(a *cluster.Autoscaler) {
+		a.Horizontal = []*cluster.HorizontalAutoscaler{{
+			Key: cluster.Key{Namespace: a.Namespace, Name: "hpa"}, Target: a.Target, Utilization: []cluster.UtilizationTarget{{Resource: cluster.CPU, Percent: 80}},
+		}}
+	}
+	for name, c := range map[string]struct {
+		change func(*cluster.Autoscaler)
+		label  string
+		packed bool
+	}{
+		"no HPA": {change: func(*cluster.Autoscaler) {}, packed: true},
+		"by CPU": {change: hpa},
+		"preserve-scale-point": {change: func(a *cluster.Autoscaler) {
+			hpa(a)
+			a.PreserveScalePoint = true
+		}},
+		"by memory": {change: func(a *cluster.Autoscaler) {
+			hpa(a)
+			a.Horizontal[0].Utilization[0].Resource = cluster.Memory
+		}, packed: true},
+		"--hpa=ignore, labelled": {change: func(*cluster.Autoscaler) {}, label: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.config.Interval = 5 * time.Minute
+				b.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(16000, 64<<30), Ready: true}}
+				for name, profile := range map[string]string{"web": "packed", "other": "balanced"} {
+					a := b.autoscale(name, b.deployment(name, 2, "app"))
+					a.Recommender = profile
+					c.change(a)
+				}
+				for _, p := range b.pods {
+					p.Marks = &cluster.Marks{Criticality: cluster.Criticality{Labelled: c.label != "", Label: c.label}}
+				}
+				for day := range 5 {
+					b.use["app"] = cluster.Amounts(300+100*int64(day%2), 4<<30)
+					b.run(24 * time.Hour)
+				}
+				web, balanced := b.advice("web", "app").Target, b.advice("other", "app").Target
+				if web.CPU == balanced.CPU == c.packed || web.Memory == balanced.Memory {
+					t.Errorf("target %v, that of balanced is %v; want another CPU request: %v, and another memory request", web, balanced, c.packed)
+				}
+			})
+		})
+	}
+}

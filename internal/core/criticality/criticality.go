@@ -45,7 +45,7 @@ type Declared struct {
 	Classes    []string // the PriorityClasses of the pods without a valid label, sorted; "" for pods without one
 	HasInvalid bool     // a pod has an invalid value of Label
 	Invalid    string   // the first of these values, sorted
-	Limited    []string // the containers with a CPU limit, sorted
+	Limited    []string // the containers with a CPU limit, and those by whose CPU an HPA scales (AddScaled), sorted
 	Capped     []string // those with a memory limit
 	Runtimes   []string // those with a memory limit and a language runtime that sizes its heap by it
 }
@@ -76,13 +76,29 @@ func DeclaredBy(pods []*cluster.Pod) (out Declared, ok bool) {
 	return out, ok
 }
 
-// addLimits notes the containers of a pod with limits.
-func (d *Declared) addLimits(p *cluster.Pod) {
-	add := func(to *[]string, name string, is bool) {
-		if at, known := slices.BinarySearch(*to, name); is && !known {
-			*to = slices.Insert(*to, at, name)
+// AddScaled notes the containers of live pods that an HPA scales by the utilization of their CPU request, whether or not podfit changes that request.
+func (d *Declared) AddScaled(a *cluster.Autoscaler, pods []*cluster.Pod) {
+	if len(a.Horizontal) == 0 {
+		return
+	}
+	for _, p := range pods {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			_, metrics := a.ScaledBy(c.Name, cluster.CPU)
+			add(&d.Limited, c.Name, metrics > 0 && p.Live() && c.IsSized())
 		}
 	}
+}
+
+// add inserts a name into a sorted list, if it is to be in it.
+func add(to *[]string, name string, is bool) {
+	if at, known := slices.BinarySearch(*to, name); is && !known {
+		*to = slices.Insert(*to, at, name)
+	}
+}
+
+// addLimits notes the containers of a pod with limits.
+func (d *Declared) addLimits(p *cluster.Pod) {
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.IsSized() {
 			_, limits := c.Running()

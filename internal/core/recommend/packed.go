@@ -28,7 +28,7 @@ type packed struct {
 	adaptive
 	nodes          fleet.NodeSizes
 	isCritical     bool     // the pods declare it
-	limited        []string // containers with a CPU limit
+	limited        []string // containers with a CPU limit, or by whose CPU an HPA scales
 	limitByRequest []string // containers whose memory limit follows the request
 }
 
@@ -90,8 +90,8 @@ func (p *packed) Amount(state usage.Extension, r cluster.Resource, _ time.Time, 
 	return p.memory(m, to)
 }
 
-// exempts reports whether adaptive sizes a resource of a container: CPU if the pods are critical, or if the container has a CPU limit, which follows the
-// request; both resources if its memory limit follows the request.
+// exempts reports whether adaptive sizes a resource of a container: CPU if the pods are critical, if the container has a CPU limit, which follows the
+// request, or if an HPA compares its CPU usage with the request; both resources if its memory limit follows the request.
 func (p *packed) exempts(container string, r cluster.Resource) bool {
 	needsCPU := p.isCritical || slices.Contains(p.limited, container)
 	return r == cluster.CPU && needsCPU || slices.Contains(p.limitByRequest, container)

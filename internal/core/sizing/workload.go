@@ -113,6 +113,7 @@ func (s *State) bound(now time.Time, assignment Assignment, pods []*cluster.Pod,
 	}
 	declared, live := criticality.DeclaredBy(pods)
 	if live {
+		declared.AddScaled(assignment.By, pods)
 		s.Declared = declared
 	}
 	s.NoUsableNode = s.Node.Allocatable == 0 && nodes.Known() && live
