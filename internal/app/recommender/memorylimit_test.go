@@ -118,6 +118,7 @@ func TestRecommender_hostileLimitInStatus_isReplaced(t *testing.T) {
 }
 
 // The limit is at most the largest node that may take the pods, and follows --container-recommendation-max-allowed-memory.
+// The container uses 48 GiB. The largest node and what the user allows count more than usage, and podfit explain says that the limit is below it.
 func TestRecommender_limitsByPeaks_areBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -67,6 +67,10 @@ func MemoryLimitOf(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.C
 	return LimitByPeaks
 }
 
+// LeastOfPeak is the factor of the highest usage below which a limit is low. LimitOf is above it, but an explicit bound of the user, the LimitRange and the
+// largest node count more.
+const LeastOfPeak = 1.25
+
 // LimitOf returns the memory limit for a peak of memory usage, in bytes. The second term protects small containers, at the cost of no node.
 func LimitOf(peak float64) float64 { return max(2*peak, peak+1<<30) }
 

@@ -57,6 +57,7 @@ type Why struct {
 	Limits struct {
 		CPU    policy.CPULimits       // of a new pod like the present one; only for CPU
 		Memory policy.MemoryLimitKind // how the memory limit follows; only for memory
+		Peak   int64                  // the highest usage of 14 days, in bytes, if the limit follows it
 	}
 
 	// Horizontal is what podfit does because an HPA scales by the request, and Metric the first metric that depends on it.
@@ -136,7 +137,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 	advised.Advice = capped
 	for i := range capped {
 		if published := a.AdviceFor(capped[i].Container); published != nil {
-			capped[i].Shared, capped[i].MemoryLimit = published.Shared, published.MemoryLimit
+			capped[i].Shared, capped[i].MemoryLimit, capped[i].MemoryPeak = published.Shared, published.MemoryLimit, published.MemoryPeak
 		}
 	}
 	var fits []policy.Fitted
@@ -180,6 +181,7 @@ func (in *Sizing) sized(p recommend.Profile, histories []*usage.ContainerHistory
 			} else if in.Pod != nil {
 				if own := in.Pod.Container(c.Container); own != nil {
 					w.Limits.Memory = policy.MemoryLimitOf(&advised, in.Limits, in.Pod, own)
+					w.Limits.Peak = c.MemoryPeak
 				}
 			}
 			out = append(out, w)

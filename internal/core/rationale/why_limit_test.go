@@ -86,6 +86,24 @@ func TestWhy_memoryLimitRule_saysWhatDeterminesTheLimit(t *testing.T) {
 	}
 }
 
+// maxAllowed, a LimitRange and the node count more than the highest usage. Then the limit may be below it.
+func TestWhy_limitBelowTheHighestUsage_saysSo(t *testing.T) {
+	for peak, want := range map[int64]bool{3 * gib: true, 1800 * mib: true, 1600 * mib: false} {
+		s := cartScene()
+		s.Autoscaler.Horizontal = nil
+		s.Autoscaler.MemoryLimits.Peaks = true
+		own := &s.Pod.Containers[0]
+		s.Autoscaler.Advice = []cluster.Advice{{Container: own.Name, MemoryLimit: 2 * gib, MemoryPeak: peak}}
+		own.Limits = own.Limits.Set(cluster.Memory, own.Requests.Memory+gib)
+		for _, w := range WhyOf(&s.Sizing) {
+			_, text, found := strings.Cut(w.limitLine().What, "first 14 days. ")
+			if low := w.Resource == cluster.Memory && want; found != low || low && !strings.HasPrefix(text, "These bounds keep it below 1.25 × that usage of ") {
+				t.Errorf("peak of %d MiB: %s: %q", peak/mib, w.Resource, w.limitLine().What)
+			}
+		}
+	}
+}
+
 // The line about the size must not contradict that about the rule.
 func TestWhy_limitByPeaks_isNotInProportion(t *testing.T) {
 	s := cartScene()

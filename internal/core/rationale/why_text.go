@@ -403,7 +403,11 @@ func (w *Why) sizeLine() Line {
 // limitLine is the line about the memory limit, and about the CPU limit of new pods, if the profile or an annotation of the VPA has a rule for it.
 func (w *Why) limitLine() Line {
 	if w.Limits.Memory != policy.LimitInProportion {
-		return Line{What: "the memory limit " + string(w.Limits.Memory), Note: "limits.memory of the profile, or podfit.dev/memory-limits"}
+		what := "the memory limit " + string(w.Limits.Memory)
+		if w.Limits.Memory == policy.LimitByPeaks && w.Size.HasLimit && float64(w.Size.Limit) < policy.LeastOfPeak*float64(w.Limits.Peak) {
+			what += fmt.Sprintf(". These bounds keep it below %.2f × that usage of %s, so OOM kills are likely", policy.LeastOfPeak, wording.Figure(w.Resource, float64(w.Limits.Peak)))
+		}
+		return Line{What: what, Note: "limits.memory of the profile, or podfit.dev/memory-limits"}
 	}
 	if slices.Contains(w.Limits.CPU.Removed, w.Container) {
 		return Line{What: "new pods get no CPU limit; this pod keeps its limit until it is replaced", Note: "limits.cpu of the profile, or podfit.dev/cpu-limits"}

@@ -230,3 +230,26 @@ func TestMemoryLimit_killedAtALimitApartFromTheRequest_doublesAndStays(t *testin
 		t.Errorf("13 days later the limit is %d MiB, want %d", got/mib, limit/mib)
 	}
 }
+
+// Whatever the last limit and minAllowed are, only a maximum or the node keeps the limit below 1.25 × what the container uses.
+func TestMemoryLimit_withoutAMaximum_isAtLeastAQuarterAboveUsage(t *testing.T) {
+	_, store, now := packs(20, fleet.NodeSizes{Memory: 64 << 30})
+	history := store.Series(cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web")
+	key := cluster.Key{Namespace: "shop", Name: "web-1"}
+	for _, used := range []int64{100 * mib, 3000 * mib, 5000 * mib, 40000 * mib} {
+		now = now.Add(time.Minute)
+		store.Tick(now)
+		store.Observe(usage.Sample{Pod: key, Container: "web", At: now, CPU: 1, Memory: float64(used), Has: cluster.Both})
+		least := used * 5 / 4
+		for _, before := range []int64{0, used, 2*used - used/10, 2 * used, 100 * used} {
+			for _, bound := range []int64{0, used / 2} {
+				if got := MemoryLimit(history, before, bound, 0, 0, now); got < least {
+					t.Errorf("uses %d MiB, last limit %d MiB, minAllowed %d MiB: the limit is %d MiB", used/mib, before/mib, bound/mib, got/mib)
+				}
+			}
+		}
+		if got := MemoryLimit(history, 0, 0, used/8, 0, now); used > 8<<30 && got >= used {
+			t.Errorf("uses %d MiB, maxAllowed an eighth of it: the limit is %d MiB, want what the user allows", used/mib, got/mib)
+		}
+	}
+}
