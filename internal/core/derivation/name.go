@@ -50,7 +50,8 @@ const (
 	StepModel        StepName = "model"           // the bound of the cheapest model; HalfLife of the model
 	StepModelMargin  StepName = "model-margin"    // Margin of the model
 	StepWindowMax    StepName = "window-max"      // the maximum of the last Days days; From, Until: its hour
-	StepReserve      StepName = "reserve"         // a part of each node stays free
+	StepReserve      StepName = "reserve"         // a Share of each node stays free; Amount: of the smallest one
+	StepOverReserve  StepName = "over-reserve"    // the maximum of the last Days days minus Amount, what the container may use of what stays free
 )
 
 // Evidence is what a step is based on. The StepName determines which fields are set; the others are zero.

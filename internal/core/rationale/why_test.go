@@ -192,6 +192,19 @@ func TestWhy_everyProfile_matchesGoldenFile(t *testing.T) {
 	golden(t, "why_profiles.txt", out.String())
 }
 
+// A peak that the free part of the node cannot hold raises the request. Two pods of the workload share that part.
+func TestWhy_packedWithALargePeak_matchesGoldenFile(t *testing.T) {
+	packed, _ := recommend.Builtin("packed")
+	s := newScene(packed.For(criticality.Declared{}, fleet.NodeSizes{Memory: 16 * gib, Copies: 2}), time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))
+	s.use(14*dayLength, func(at time.Time) (float64, float64) {
+		if at.Day() == 10 && at.Hour() == 16 {
+			return 1, 6 * gib
+		}
+		return 0.5, 2 * gib
+	})
+	golden(t, "why_packed.txt", s.why())
+}
+
 // The container gets its part of what the pod needs as a whole, below its target.
 func TestWhy_podWithPodLevelRequests_wholeAndSumAreNamed(t *testing.T) {
 	s := newScene(recommend.Builtins()[0], time.Date(2026, 11, 8, 3, 10, 0, 0, time.UTC))

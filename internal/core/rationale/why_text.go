@@ -246,7 +246,8 @@ var stepTexts = map[derivation.StepName]stepText{
 	derivation.StepModel:        texts("bound of the model that cost least", "half-life {half-life}"),
 	derivation.StepModelMargin:  texts("margin of that model: {margin}", ""),
 	derivation.StepWindowMax:    texts("highest of {n days}", "{hour}"),
-	derivation.StepReserve:      texts("a part of each node stays free", "larger nodes, or fewer copies on one, count a day later"),
+	derivation.StepOverReserve:  texts("highest of {n days}, less {amount}", "its part of what stays free"),
+	derivation.StepReserve:      texts("{share} of a node ({amount}) stays free", "larger nodes, or fewer copies on one, count a day later"),
 }
 
 // second is the text of a step from the highest peak towards the second highest.

@@ -115,9 +115,13 @@ func (p *packed) memory(m *Memo, to *derivation.Recorder) int64 {
 	low := v
 	v = to.Add(derivation.StepSpread, v, packedPeak*(most-v))
 	to.Evidence().Share, to.Evidence().Amount = packedMemory, low
-	reserve := packedReserve * float64(p.nodes.Memory) / float64(max(p.nodes.Copies, 1))
-	v = to.Raise(derivation.StepWindowMax, v, highest(m)-reserve)
-	return to.Ceil(to.Multiply(derivation.StepReserve, v, 1/(1-packedReserve)))
+	reserve := packedReserve * float64(p.nodes.Memory)
+	own := reserve / float64(max(p.nodes.Copies, 1))
+	v = to.Raise(derivation.StepOverReserve, v, highest(m)-own)
+	to.Evidence().Days, to.Evidence().Amount = packedLong/24, own
+	v = to.Multiply(derivation.StepReserve, v, 1/(1-packedReserve))
+	to.Evidence().Share, to.Evidence().Amount = packedReserve, reserve
+	return to.Ceil(v)
 }
 
 // keptHours returns the number of hours from the first peak of the last hours to the newest one.

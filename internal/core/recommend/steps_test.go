@@ -43,7 +43,9 @@ func explainedProfiles() []Profile {
 	odd.Memory = odd.CPU
 	odd.CPUConfidence = -1
 	labelled := BusyHoursProfile("labelled", "", Busiest()).For(criticality.Declared{Label: 2.5}, fleet.NodeSizes{})
-	return append(BacktestProfiles(),
+	packed, _ := Builtin(packedName)
+	packed = packed.For(criticality.Declared{}, fleet.NodeSizes{Memory: 64 << 30, Copies: 3})
+	return append(BacktestProfiles(), packed,
 		AdaptiveProfile("leak bound", "", leak), AdaptiveProfile("plain", "", plain), BusyHoursProfile("busy 8 to 18", "", busy),
 		DefaultProfile("rounded", "", old), DefaultProfile("odd", "", odd), labelled)
 }
