@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
@@ -158,7 +159,7 @@ func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 				start := func(i int) {
 					b := clusters[i]
 					recommenders[i] = newRecommender(b.config, b.dependencies())
-					if err := recommenders[i].checkpointer.Load(t.Context()); err != nil {
+					if err := recommenders[i].load(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -170,10 +171,20 @@ func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 					clusters[i].trace = drawTrace(time.Now(), w)
 					start(i)
 				}
-				compared := 0
-				for pass := range 3 * 144 {
+				days := 3
+				if p.Packs() { // it packs from the fourth day on
+					days = 6
+				}
+				compared, packed := 0, 0
+				for pass := range days * 144 {
 					time.Sleep(10 * time.Minute)
 					now := time.Now()
+					for _, c := range clusters { // nodes that are there for two hours count for a day
+						c.nodes[0].Allocatable.Memory = 64 << 30
+						if pass%400 < 12 { // while there are samples, with which checkpoints are stored
+							c.nodes[0].Allocatable.Memory = 3 << 30
+						}
+					}
 					if pass%17 == 3 {
 						recommenders[1].end(t.Context())
 						start(1)
@@ -186,8 +197,14 @@ func TestRecommender_orderlyRestart_recommendsTheSame(t *testing.T) {
 						t.Fatalf("pass %d: %+v, want %+v", pass, got, want)
 					}
 					compared += len(want)
+					if clusters[1].condition("web", v1alpha1.ConditionPackingNotPossible).Status == watcher.Removed {
+						packed++
+					}
 				}
-				if compared < 2*3*140 {
+				if p.Packs() && packed < 2*144 {
+					t.Errorf("packed in %d passes only", packed)
+				}
+				if compared < 2*days*140 {
 					t.Errorf("only %d recommendations were compared", compared)
 				}
 			})

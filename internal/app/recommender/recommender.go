@@ -199,6 +199,7 @@ func (r *recommender) load(ctx context.Context) error {
 		return err
 	}
 	r.catalog.Stored(r.checkpointer.TakeProfiles())
+	r.workloads.Recall(r.checkpointer.Nodes)
 	return nil
 }
 
@@ -305,6 +306,7 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.contention.End(snapshot, r.governed)
 	watch.Step("UpdateVPAs")
 
+	r.checkpointer.Nodes = r.workloads.HeldNodes()
 	r.checkpointer.Save(ctx, now, v.served)
 	watch.Step("MaintainCheckpoints")
 

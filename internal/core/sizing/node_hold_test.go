@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 )
 
@@ -38,6 +39,32 @@ func TestHold_smallNodeComesAndGoes_sizesChangeOnce(t *testing.T) {
 		s.Node = sizes
 		if sizes.Memory != c.memoryIs*gib || sizes.Copies != c.copiesAre {
 			t.Errorf("%s: %d GiB and %d pods, want %d and %d", c.what, sizes.Memory/gib, sizes.Copies, c.memoryIs, c.copiesAre)
+		}
+	}
+}
+
+// A process that continues with the stored texts holds the same node for the same time. Texts that others have written are ignored.
+func TestRecall_heldNode_isHeldUntilTheSameTime(t *testing.T) {
+	w := cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	start := time.Date(2026, 3, 1, 0, 0, 0, 700, time.UTC)
+	before := &State{}
+	small, large := fleet.NodeSizes{Allocatable: 4000, Memory: 16 << 30, Copies: 3}, fleet.NodeSizes{Allocatable: 4000, Memory: 64 << 30, Copies: 1}
+	before.hold(start, &small)
+	before.Node = small
+	for after, want := range map[time.Duration]int64{time.Hour: 16 << 30, 23 * time.Hour: 16 << 30, 24 * time.Hour: 64 << 30} {
+		next := Workloads{}
+		next.Recall(Workloads{w: before}.HeldNodes())
+		to := large
+		next[w].hold(start.Add(after), &to)
+		if to.Memory != want || to.Copies != map[bool]int{true: 3, false: 1}[want == 16<<30] {
+			t.Errorf("after %v: %+v, want %d bytes", after, to, want)
+		}
+	}
+	for _, text := range []string{"", "x", "1", "-5 1 1", "0 1 1", "99999999999999999999 1 1"} {
+		next := Workloads{}
+		next.Recall(map[cluster.Workload]string{w: text})
+		if len(next) > 0 {
+			t.Errorf("%q is read as %+v", text, next[w].Node)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package sizing
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -127,11 +128,36 @@ func (s *State) hold(now time.Time, to *fleet.NodeSizes) {
 		held.Memory = min(to.Memory, s.Node.Memory)
 	}
 	held.Copies = max(to.Copies, s.Node.Copies)
+	now = now.Truncate(time.Second) // as stored
 	if held == *to || now.Sub(s.strictest) >= NodeHold || now.Before(s.strictest) {
 		s.strictest = now
 		return
 	}
 	*to = held
+}
+
+// HeldNodes returns, as texts to be stored, the memory of a node, the pods on one and since when they are held (hold), of each workload that has them.
+func (ws Workloads) HeldNodes() map[cluster.Workload]string {
+	out := map[cluster.Workload]string{}
+	for w, s := range ws {
+		if s.Node.Memory > 0 {
+			out[w] = fmt.Sprintf("%d %d %d", s.Node.Memory, s.Node.Copies, s.strictest.Unix())
+		}
+	}
+	return out
+}
+
+// Recall continues the holds of the last process. A text that is not one of HeldNodes is ignored.
+func (ws Workloads) Recall(nodes map[cluster.Workload]string) {
+	for w, text := range nodes {
+		var s State
+		var strictest int64
+		_, err := fmt.Sscanf(text, "%d %d %d", &s.Node.Memory, &s.Node.Copies, &strictest)
+		if err == nil && s.Node.Memory > 0 {
+			s.strictest = time.Unix(strictest, 0)
+			ws[w] = &s
+		}
+	}
 }
 
 // unbound removes what is only known for a profile that depends on the pods.

@@ -27,6 +27,7 @@ const CheckpointVersion = "v3"
 type Checkpoint struct {
 	Workload    cluster.Workload // zero if unknown, as in checkpoints that upstream wrote
 	Profile     string           // SizingProfile that sized the VPA when podfit wrote the checkpoint; empty: a built-in one, or unknown
+	Node        string           // the smallest node that sizing holds (sizing.Workloads.HeldNodes); empty: none
 	Updated     time.Time        // whole seconds, as it is stored
 	Version     string
 	CPU         histogram.Checkpoint

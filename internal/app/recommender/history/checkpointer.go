@@ -86,6 +86,9 @@ type Checkpointer struct {
 	health     *process.Health // gets progress signals, because storing can take longer than the limit of the health check
 	log        *slog.Logger
 
+	// Nodes are the smallest nodes that sizing holds, by workload: at first those of the loaded checkpoints, later what the next checkpoints contain.
+	Nodes map[cluster.Workload]string
+
 	// Checkpoints that are loaded and not restored, because their VPA does not exist or is not served.
 	loadedCheckpoints map[checkpoint.Key]usage.Checkpoint
 	// Model state that is loaded and not restored, because no served VPA references the workload or its profile has no model state.
@@ -127,6 +130,10 @@ func (k *Checkpointer) Load(ctx context.Context) error {
 			k.unread = k.store.ModelStates.Unread()
 			k.storedOf = newest(checkpoints, func(c *usage.Checkpoint) cluster.Workload { return c.Workload })
 			k.profileOf = newest(checkpoints, func(c *usage.Checkpoint) string { return c.Profile })
+			k.Nodes = make(map[cluster.Workload]string)
+			for _, c := range newest(checkpoints, func(c *usage.Checkpoint) storedNode { return storedNode{c.Workload, c.Node} }) {
+				k.Nodes[c.of] = c.node
+			}
 			k.log.Info("Loaded the stored usage history", slog.Int("checkpoints", len(k.loadedCheckpoints)), slog.Int("histories", len(k.loadedModelStates)))
 			return nil
 		}
@@ -203,6 +210,12 @@ func (k *Checkpointer) TakeProfiles() map[cluster.Key]string {
 
 // StoredWorkload returns the workload that the newest loaded checkpoint of a VPA is for. It is zero if there is none.
 func (k *Checkpointer) StoredWorkload(vpa cluster.Key) cluster.Workload { return k.storedOf[vpa] }
+
+// A storedNode is the smallest node in a checkpoint, and the workload that it is for.
+type storedNode struct {
+	of   cluster.Workload
+	node string
+}
 
 // newest returns a value of the newest checkpoint of each VPA that has the value.
 func newest[V comparable](checkpoints map[checkpoint.Key]usage.Checkpoint, value func(*usage.Checkpoint) V) map[cluster.Key]V {
@@ -559,6 +572,7 @@ func (k *Checkpointer) storeCheckpoint(ctx context.Context, d *unsaved, c usage.
 			continue
 		}
 		c.Profile = k.sizingProfile(a)
+		c.Node = k.Nodes[d.ref.Workload]
 		err := k.store.Checkpoints.Write(ctx, checkpoint.Key{Autoscaler: a.Key, Container: d.ref.Container}, c)
 		switch {
 		case err == nil:

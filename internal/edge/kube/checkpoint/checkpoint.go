@@ -41,6 +41,9 @@ const annotationRuns = "podfit.dev/runs"
 // writes the status.
 const annotationProfile = "podfit.dev/served-by-profile"
 
+// annotationNode has the smallest node by which a profile for full nodes sizes the workload.
+const annotationNode = "podfit.dev/smallest-node"
+
 // A Key identifies a checkpoint. The name of the object does not: autoscaler "a" with container "b-c" and autoscaler
 // "a-b" with container "c" would have the same name.
 type Key struct {
@@ -83,7 +86,7 @@ func (o *checkpointObject) checkpoint() (usage.Checkpoint, error) {
 	if err != nil {
 		extra = nil
 	}
-	out := usage.Checkpoint{Profile: o.Metadata.Annotations[annotationProfile], Extra: extra}
+	out := usage.Checkpoint{Profile: o.Metadata.Annotations[annotationProfile], Node: o.Metadata.Annotations[annotationNode], Extra: extra}
 	if data, err := base64.StdEncoding.DecodeString(o.Metadata.Annotations[annotationChanges]); err == nil {
 		out.Changes, _ = changelog.Decode(data)
 	}
@@ -130,6 +133,9 @@ func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
 	}
 	if c.Profile != "" {
 		as[annotationProfile] = c.Profile
+	}
+	if c.Node != "" {
+		as[annotationNode] = c.Node
 	}
 	return as
 }

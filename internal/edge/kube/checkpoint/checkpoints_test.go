@@ -370,19 +370,19 @@ func clientsOf(f *kubetest.FakeAPI) *kube.Clients {
 	return cs
 }
 
-// The name of the profile must survive a status that another recommender writes, and objects without it must be readable.
+// The name of the profile and the smallest node must survive a status that another recommender writes, and objects without it must be readable.
 func TestCheckpoints_profile_isStoredInAnAnnotation(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	key := checkpointKey("web", "app")
 	c := NewCheckpoints(clientsOf(f), StorageOptions{})
 	for _, profile := range []string{"", "mine", "yours"} {
 		p := someCheckpoint(1)
-		p.Profile = profile
+		p.Profile, p.Node = profile, profile+" 1 2"
 		if err := c.Write(t.Context(), key, p); err != nil {
 			t.Fatal(err)
 		}
-		if got := loadAll(t, c)[key].Profile; got != profile {
-			t.Errorf("loaded profile %q, want %q", got, profile)
+		if got := loadAll(t, c)[key]; got.Profile != profile || got.Node != p.Node {
+			t.Errorf("loaded profile %q and node %q, want %q and %q", got.Profile, got.Node, profile, p.Node)
 		}
 	}
 	if got := kubetest.MetaOf(f.Object(kubetest.CheckpointsPath, "shop/web-app"))["annotations"].(map[string]any)[annotationProfile]; got != "yours" {
