@@ -107,6 +107,9 @@ func (c *canaries) carryOut(d *decision.Decision) {
 			q.Resize = &cluster.Resize{State: cluster.ResizeDeferred, Since: c.now}
 		}
 		q.Containers[0].Requests = d.With[0].Requests
+		if limit, ok := d.With[0].Limits.Get(cluster.Memory); ok {
+			q.Containers[0].Limits = q.Containers[0].Limits.Set(cluster.Memory, limit)
+		}
 		if len(d.Unboost) > 0 {
 			q.Containers[0].Boosted = nil
 		}
@@ -120,6 +123,9 @@ func (c *canaries) carryOut(d *decision.Decision) {
 		held = storedCanary(c.stored, c.a.Target).Hold(c.now, c.a) // the webhook sees only what is stored
 	}
 	q.Containers[0], q.Resize = cluster.Container{Name: "app", Requests: held.Advice[0].Target}, nil
+	if limit := held.Advice[0].MemoryLimit; limit > 0 {
+		q.Containers[0].Limits = q.Containers[0].Limits.Set(cluster.Memory, limit)
+	}
 	if c.boosts {
 		q.Containers[0].Boosted = &cluster.Applied{Requests: q.Containers[0].Requests}
 		q.Containers[0].Requests.CPU *= 3
@@ -213,6 +219,43 @@ func TestCanary_fails_isRevertedOnce(t *testing.T) {
 				}
 				if len(c.writes) > 8 {
 					t.Errorf("%d changes in two weeks: %q", len(c.writes), c.writes)
+				}
+			})
+		}
+	}
+}
+
+// With profile packed, the request and the limit of the memory change together, those of the canary first. If it fails, its requests are reverted, and
+// no other pod changes. Its limit stays that of the recommendation, because the limit by peaks rises with each kill.
+func TestCanary_requestAndLimitChange_otherPodsFollowOrStay(t *testing.T) {
+	const before, after = 1 << 30, 3 << 30
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for _, kills := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s kills=%t", mode, kills), func(t *testing.T) {
+				c := newCanaries(t, 4, mode)
+				c.kills = kills
+				c.a.MemoryLimits = cluster.LimitRule{Peaks: true}
+				c.a.Advice[0].MemoryLimit, c.a.Advice[0].MemoryPeak = after, after/2
+				for _, p := range c.w.Governed[0].Pods {
+					p.Containers[0].Limits = cluster.Resources{}.Set(cluster.Memory, before)
+				}
+				for minute := range 90 {
+					c.pass(noCrash)
+					limits := map[int64]int{}
+					for _, p := range c.w.Governed[0].Pods {
+						limit := p.Containers[0].Limits.Memory
+						limits[limit]++
+						if hasNewSize(p) && limit != after {
+							t.Fatalf("minute %d: pod %s requests %v with a limit of %d MiB, after %q", minute, p.UID, p.Containers[0].Requests, limit>>20, c.writes)
+						}
+					}
+					if limits[before]+limits[after] != 4 || limits[after] == 0 || (minute < 9 || kills) && limits[after] != 1 {
+						t.Fatalf("minute %d: %d pods have the new limit, after %q", minute, limits[after], c.writes)
+					}
+					c.tick()
+				}
+				if want := map[bool]int{false: 4, true: 0}[kills]; c.count() != want || len(c.writes) != map[bool]int{false: 4, true: 2}[kills] {
+					t.Errorf("%d pods have the new size, want %d, after %q, state %+v", c.count(), want, c.writes, c.w.Ledger.Canary(c.a.Target))
 				}
 			})
 		}
