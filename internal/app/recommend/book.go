@@ -60,7 +60,9 @@ func (b *book) track() {
 
 // autoscaler returns the VPA of a workload with the profile of the book, or one without policies if the workload has none.
 func (b *book) autoscaler(w *workload) *cluster.Autoscaler {
-	a := cluster.Autoscaler{Key: cluster.Key{Namespace: w.key.Namespace, Name: w.key.Name}, Target: w.key, Mode: cluster.Off, Recommender: defaultProfile, Horizontal: w.hpas}
+	a := cluster.Autoscaler{
+		Key: cluster.Key{Namespace: w.key.Namespace, Name: w.key.Name}, Target: w.key, Mode: cluster.Off, Recommender: defaultProfile, Horizontal: w.hpas,
+	}
 	if w.vpa != nil {
 		a = *w.vpa
 		a.IntegerCPU = nil // only with a flag of the recommender

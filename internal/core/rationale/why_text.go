@@ -406,7 +406,8 @@ func (w *Why) limitLine() Line {
 	if w.Limits.Memory != policy.LimitInProportion {
 		what := "the memory limit " + string(w.Limits.Memory)
 		if w.Limits.Memory == policy.LimitByPeaks && w.Size.HasLimit && float64(w.Size.Limit) < policy.LeastOfPeak*float64(w.Limits.Peak) {
-			what += fmt.Sprintf(". These bounds keep it below %.2f × that usage of %s, so OOM kills are likely", policy.LeastOfPeak, wording.Figure(w.Resource, float64(w.Limits.Peak)))
+			peak := wording.Figure(w.Resource, float64(w.Limits.Peak))
+			what += fmt.Sprintf(". These bounds keep it below %.2f × that usage of %s, so OOM kills are likely", policy.LeastOfPeak, peak)
 		}
 		return Line{What: what, Note: "limits.memory of the profile, or podfit.dev/memory-limits"}
 	}
