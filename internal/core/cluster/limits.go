@@ -34,6 +34,7 @@ type Node struct {
 	Name        string
 	Allocatable Resources
 	Capacity    Resources // of the machine: the allocatable amounts and what is reserved for the system
+	MaxPods     int       // allocatable pods; 0 if not known
 	Ready       bool
 	Cordoned    bool
 	LowMemory   bool     // condition MemoryPressure

@@ -65,7 +65,8 @@ type Marks struct {
 	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	Criticality Criticality // zero if it has neither a label nor a PriorityClass
 	Protection  string      // the annotation that forbids other programs to evict the pod, with its value; "" if it has none
-	Labels      string      // "key=value", separated by commas; "" if not known (Role)
+	Evictable   bool        // an annotation allows the cluster autoscaler to evict the pod, whatever else it would ask
+	Labels      string      // "key=value", sorted, separated by commas; "" if not known (Role), or if there is none
 }
 
 // Criticality is what a pod says about how much its workload matters.

@@ -26,6 +26,7 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		Name:        n.Name,
 		Allocatable: kube.Amounts(n.Status.Allocatable),
 		Capacity:    kube.Amounts(n.Status.Capacity),
+		MaxPods:     int(n.Status.Allocatable.Pods().Value()),
 		Cordoned:    n.Spec.Unschedulable,
 		Kernel:      in.String(n.Status.NodeInfo.KernelVersion),
 	}

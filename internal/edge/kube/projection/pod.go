@@ -56,6 +56,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	out.Runtimes = runtimes(p)
 	out.Marks = in.marks(cluster.Marks{
 		Observed: observed(p, out, in), Criticality: criticalityOf(p, in), Protection: protection(p.Annotations), Labels: labelsOf(p, out, in),
+		Evictable: p.Annotations[safeToEvict] == "true",
 	})
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
@@ -82,9 +83,11 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	return out
 }
 
+const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
 // protection returns the annotation of a pod that forbids to evict it, with its value; "" if it has none.
 func protection(annotations map[string]string) string {
-	for _, a := range [...][2]string{{"cluster-autoscaler.kubernetes.io/safe-to-evict", "false"}, {"karpenter.sh/do-not-disrupt", "true"}} {
+	for _, a := range [...][2]string{{safeToEvict, "false"}, {"karpenter.sh/do-not-disrupt", "true"}} {
 		if annotations[a[0]] == a[1] {
 			return a[0] + ": " + a[1]
 		}

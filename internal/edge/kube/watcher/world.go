@@ -50,6 +50,7 @@ type Options struct {
 	Evictions bool // events of the kubelet about evicted pods
 	Rules     bool // annotations of namespaces, and FreezeSwitch
 	Held      bool // sizes that were reverted, in UpdateStates
+	Labels    bool // all labels of pods
 
 	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
 	FreezeSwitch cluster.Key
@@ -99,7 +100,8 @@ type base struct {
 // NewWorld returns an empty world. It sends no request before Start.
 func NewWorld(c *kube.Clients, o Options) *World {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	w := &World{base: &base{clients: c, o: o, log: o.Log, in: new(projection.Interner), urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}}}
+	w := &World{base: &base{clients: c, o: o, log: o.Log, in: &projection.Interner{AllLabels: o.Labels},
+		urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}}}
 	w.podSet.start(w.base)
 	w.autoscalerSet.start(w.base)
 	w.profileSet.start(w.base)

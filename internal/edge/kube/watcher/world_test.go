@@ -67,7 +67,7 @@ func TestWorld_snapshot_joinsPodsAndAutoscalersByOwner(t *testing.T) {
 	if got := w.Scale(set); got != (cluster.Scale{Known: true, Replicas: 3}) {
 		t.Errorf("scale of the replica set: %+v", got)
 	}
-	wantNodes := []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(3900, 8<<30), Ready: true, Cordoned: true}}
+	wantNodes := []cluster.Node{{Name: "n1", Allocatable: cluster.Amounts(3900, 8<<30), MaxPods: 110, Ready: true, Cordoned: true}}
 	if diff := cmp.Diff(wantNodes, w.Nodes()); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
