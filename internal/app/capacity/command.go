@@ -59,7 +59,8 @@ Exit codes:
   podfit capacity --prometheus http://localhost:9090  # before podfit runs in the cluster
   podfit capacity --pool worker --lead-time 30
   podfit capacity -o html > capacity.html
-  podfit capacity --fail-on order,node -o json > capacity.json  # in a daily job`,
+  podfit capacity --fail-on order,node -o json > capacity.json  # in a daily job
+  podfit capacity --fragments --for cpu=8,memory=32Gi  # moves that make room`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -105,11 +106,11 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 			settings.Rules.Pools[i].LeadTime = c.LeadTime
 		}
 	}
-	s, err := readScene(ctx, clients)
+	s, err := c.readScene(ctx, clients)
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes}
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes, For: c.size}
 	s.world.Rules = settings.Rules
 	s.world.Allocatable = allocatable
 	histories := capacityplan.Histories(&stored.Status)
@@ -121,6 +122,9 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	pools, unplaced := capacity.Measure(&s.world)
 	if pools, err = c.selected(pools); err != nil {
 		return err
+	}
+	if c.Fragments && len(s.world.Snapshot.Pods) > 0 {
+		s.addFragments(&r, pools)
 	}
 	for i := range pools { // the present values count, also if the history has none of today
 		name := pools[i].Name

@@ -5,11 +5,15 @@ package capacity
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
 )
@@ -20,8 +24,11 @@ type Config struct {
 	Source string
 	process.PrometheusConfig
 
-	Pools    []string
-	LeadTime int // days; -1: that of the CapacityPlan
+	Pools     []string
+	LeadTime  int // days; -1: that of the CapacityPlan
+	Fragments bool
+	For       map[string]string
+	size      room.Amount // of For; Validate sets it
 
 	Output   string
 	NoColour bool
@@ -66,6 +73,10 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.Pools, "pool", c.Pools, "Name of a pool of nodes. Can be repeated. The default is all pools.")
 	f.IntVar(&c.LeadTime, "lead-time", c.LeadTime, "Days from an order of nodes until they run pods, for all pools. -1 means the value of the CapacityPlan, or 14.")
 
+	f.BoolVar(&c.Fragments, "fragments", c.Fragments, "If true, also show how the free room is divided among nodes: what no pod of a "+
+		"usual size can use, the fewest moves that free a node, and what keeps a cluster autoscaler from removing nodes.")
+	f.StringToStringVar(&c.For, "for", c.For, "With --fragments, also show the fewest moves that make room for a pod of this size, such as cpu=8,memory=32Gi.")
+
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats, ", ")+".")
 	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
 	f.StringSliceVar(&c.FailOn, "fail-on", c.FailOn, "Exit with code 4 if a pool is above a threshold (above), must be ordered for today (order), cannot lose its largest node (node), or has no forecast (forecast). Can be repeated.")
@@ -80,6 +91,13 @@ func (c *Config) Validate() error {
 		errs.AddChoice("fail-on", f, choices["fail-on"])
 	}
 	errs.AddIf(c.LeadTime < -1 || c.LeadTime > maxLeadTime, "--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime)
+	errs.AddIf(!c.Fragments && len(c.For) > 0, "--for needs --fragments")
+	for _, name := range slices.Sorted(maps.Keys(c.For)) {
+		res, known := cluster.ParseResource(name)
+		amount, err := cluster.ParseAmount(res, c.For[name])
+		errs.AddIf(!known || err != nil || amount == 0, "--for must be a size such as cpu=8,memory=32Gi, got %s=%s", name, c.For[name])
+		*cluster.Pick(res, &c.size.CPU, &c.size.Memory) = amount
+	}
 	errs.AddIf(c.Prometheus != "" && c.Source == sourcePlan, "--prometheus and --source plan cannot both be set")
 	return errors.Join(append(errs, c.PrometheusConfig.Validate())...)
 }

@@ -11,27 +11,38 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/disruption"
+	"podfit.dev/podfit/internal/core/fragments"
+	"podfit.dev/podfit/internal/core/ledger"
+	"podfit.dev/podfit/internal/core/need"
+	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
+	report "podfit.dev/podfit/internal/edge/report/capacity"
 )
 
 type scene struct {
 	now     time.Time
 	world   capacity.World
 	missing []string // what could not be read
+	read    *watcher.World
 }
 
-func readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
+func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
 	const readTimeout = time.Minute // the maximum time for reading the state of the cluster
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	world := watcher.NewWorld(clients, watcher.Options{Pods: watcher.AllPods, Nodes: true, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)})
-	s := new(scene)
+	world := watcher.NewWorld(clients, watcher.Options{
+		Pods: watcher.AllPods, Nodes: true, Budgets: c.Fragments, Labels: c.Fragments, VPAsOptional: true, Log: slog.New(slog.DiscardHandler),
+	})
+	s := &scene{read: world}
 	for _, u := range world.Load(ctx) {
 		switch {
+		case u.Resource == "poddisruptionbudgets": // addFragments has a note
 		case u.Lost == "" || u.Resource == "nodes":
 			if apierrors.IsForbidden(u.Err) {
 				return nil, fmt.Errorf("read the cluster: list %s: %w; grant list on %s in all namespaces, or choose another user with --context or --as", u.Resource, u.Err, u.Resource)
@@ -67,4 +78,28 @@ func readUsage(ctx context.Context, clients *kube.Clients) map[cluster.Key]clust
 		return nil
 	}
 	return capacity.UsageByPod(reading.Samples, time.Now())
+}
+
+// addFragments adds to a report how the free room of pools is divided among their nodes.
+func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
+	pods := s.world.Snapshot.Pods
+	counter := &disruption.Counter{
+		Now: s.now, Limits: &disruption.Limits{MinReplicas: process.DefaultMinReplicas, Tolerance: 0.5}, Need: &need.Rules{}, Ledger: ledger.New(),
+		Scales: map[cluster.Workload]cluster.Scale{},
+	}
+	in := &fragments.Input{Nodes: s.world.Nodes, Pools: s.world.Rules.Assign(s.world.Nodes), For: r.For, Budgets: map[string][]cluster.DisruptionBudget{}}
+	for _, p := range pods {
+		counter.Scales[p.Controller] = s.read.Scale(p.Controller)
+		if in.Budgets[p.Namespace] == nil {
+			in.Budgets[p.Namespace], _ = s.read.DisruptionBudgets(p.Namespace)
+		}
+	}
+	if _, known := s.read.DisruptionBudgets(""); !known {
+		in.Budgets = nil
+		r.Notes = append(r.Notes, "PodDisruptionBudgets could not be read: it is not known whether moves are permitted, nor whether nodes could be removed.")
+	}
+	in.Names = cluster.Each(pools, func(p *capacity.Pool) string { return p.Name })
+	in.Rooms = placement.RoomsOf(in.Nodes, pods, placement.SizesOf(in.Nodes, s.world.Selectors, s.world.Tolerations, nil))
+	in.Groups = counter.Groups(&cluster.Autoscaler{}, pods)
+	r.Fragments = fragments.Measure(in)
 }

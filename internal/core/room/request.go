@@ -38,7 +38,10 @@ func ParseAllowed(name string) (Allowed, bool) {
 }
 
 // An Amount is an amount of CPU in millicores and of memory in bytes. Free room may be negative.
-type Amount struct{ CPU, Memory int64 }
+type Amount struct {
+	CPU    int64 `json:"cpuMillicores"`
+	Memory int64 `json:"memoryBytes"`
+}
 
 // Of returns the amount of resources; resources that are not set are zero.
 func Of(r cluster.Resources) Amount { return Amount{CPU: r.CPU, Memory: r.Memory} }

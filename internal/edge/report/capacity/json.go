@@ -11,6 +11,7 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fragments"
 )
 
 // Version is the version of the JSON format. Fields may be added in it, but not changed or removed.
@@ -18,16 +19,17 @@ const Version = "podfit.dev/capacity/v1"
 
 // A document is a plan in JSON. CPU is in cores, memory in bytes. Days are in UTC.
 type document struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	At         string         `json:"at"`
-	Cluster    string         `json:"cluster"`
-	Source     string         `json:"source"`
-	Complete   bool           `json:"complete"`
-	Missing    []string       `json:"missing"`
-	Notes      []string       `json:"notes,omitempty"`
-	Pools      []documentPool `json:"pools"`
-	Unplaced   *unplaced      `json:"unplacedPods,omitempty"`
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	At         string           `json:"at"`
+	Cluster    string           `json:"cluster"`
+	Source     string           `json:"source"`
+	Complete   bool             `json:"complete"`
+	Missing    []string         `json:"missing"`
+	Notes      []string         `json:"notes,omitempty"`
+	Pools      []documentPool   `json:"pools"`
+	Unplaced   *unplaced        `json:"unplacedPods,omitempty"`
+	Fragments  []fragments.Pool `json:"fragments,omitempty"`
 }
 
 // Amounts are in cores and bytes.
@@ -115,6 +117,7 @@ func writeJSON(w io.Writer, r *Report) error {
 	d := document{
 		APIVersion: Version, Kind: "CapacityReport", At: r.Now.UTC().Format(time.RFC3339), Cluster: r.Cluster, Source: r.Source,
 		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: cluster.Each(r.Pools, poolOf),
+		Fragments: r.Fragments,
 	}
 	if u := &r.Unplaced; u.Pods > 0 {
 		d.Unplaced = &unplaced{u.Pods, amountsOf(u.Requests), u.Example.String()}

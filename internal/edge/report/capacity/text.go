@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	core "podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fragments"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/chart"
@@ -235,6 +238,7 @@ func shown(r *Report) *page.Document {
 		}
 		d.Sections = append(d.Sections, s)
 	}
+	d.Sections = append(d.Sections, fragmentSections(r)...)
 	return d
 }
 
@@ -278,4 +282,71 @@ func charts(r *core.ResourcePlan) []page.Chart {
 	m.Line("peak", line...)
 	m.Across("limit", float64(r.Capacity))
 	return []page.Chart{{Image: m.HTML(), Caption: fmt.Sprintf("%s, next %d days; dashed: capacity", r.Resource, days)}}
+}
+
+// fragmentSections returns the tables of the free room of pools, of moves, and of what keeps a cluster autoscaler from removing nodes.
+func fragmentSections(r *Report) []page.Section {
+	if len(r.Fragments) == 0 {
+		return nil
+	}
+	pools := &page.Table{Columns: columns("POOL", "FREE", "STRANDED", "FREE A NODE", "ROOM FOR "+amount(r.For))}
+	nodes := &page.Table{Columns: columns("POOL", "NODE", "PODS", "REQUESTED", "CLUSTER AUTOSCALER"), Hanging: 2}
+	nodes.Columns[4].Below = true
+	moves := page.Section{Title: "Moves, one after the other"}
+	for i := range r.Fragments {
+		p := &r.Fragments[i]
+		cells := []string{terminal.Plain(p.Name), amount(p.Free), amount(p.Stranded)}
+		for k, plan := range []*fragments.Plan{&p.Empty, p.Room} {
+			if plan == nil {
+				continue
+			}
+			cells = append(cells, brief(plan))
+			each := cluster.Each(plan.Moves, func(m *fragments.Move) string {
+				return fmt.Sprintf("%s (%s) from %s to %s", m.Pod, amount(m.Size), m.From, m.To)
+			})
+			if len(each) > 0 {
+				aim := []string{"to free", "to make room on"}[k]
+				moves.Text = append(moves.Text, terminal.Plain(fmt.Sprintf("%s, %s %s: %s.", p.Name, aim, plan.Node, strings.Join(each, "; "))))
+			}
+		}
+		pools.Columns = pools.Columns[:len(cells)]
+		pools.Rows = append(pools.Rows, page.Row{Cells: cells})
+		for k := range p.Nodes {
+			n := &p.Nodes[k]
+			text := "could remove it"
+			if len(n.Holds) > 0 {
+				text = terminal.Plain("keeps it: " + strings.Join(cluster.Each(n.Holds, held), "; "))
+			}
+			row := page.Row{Cells: []string{cells[0], terminal.Plain(n.Name), strconv.Itoa(n.Pods), wording.Percent(n.Requested), text}}
+			nodes.Rows = append(nodes.Rows, row)
+		}
+	}
+	return []page.Section{{Title: "Free room", Table: pools}, moves, {Title: "Nodes", Table: nodes}}
+}
+
+func columns(titles ...string) []page.Column {
+	return cluster.Each(titles, func(t *string) page.Column { return page.Column{Title: *t} })
+}
+
+func amount(a room.Amount) string {
+	return wording.Total(cluster.CPU, a.CPU) + ", " + wording.Total(cluster.Memory, a.Memory)
+}
+
+// brief returns the number of moves of a plan: "3 moves: n7".
+func brief(p *fragments.Plan) string {
+	text := wording.Count(len(p.Moves), "move") + ": " + terminal.Plain(p.Node)
+	switch {
+	case p.Node == "":
+		return "no moves found"
+	case !p.Proven:
+		return "at most " + text
+	}
+	return text
+}
+
+func held(h *fragments.Hold) string {
+	if h.Pods == 0 {
+		return h.Message
+	}
+	return fmt.Sprintf("%s (%s, such as %s)", h.Message, wording.Count(h.Pods, "pod"), h.Pod)
 }

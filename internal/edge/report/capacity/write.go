@@ -9,6 +9,8 @@ import (
 	"io"
 
 	core "podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/fragments"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/page"
 )
@@ -16,10 +18,12 @@ import (
 // A Report is a capacity plan and what a reader should know about it.
 type Report struct {
 	core.Plan
-	Cluster string
-	Source  string   // where the history is from
-	Missing []string // what could not be read; the plan is incomplete
-	Notes   []string
+	Cluster   string
+	Source    string   // where the history is from
+	Missing   []string // what could not be read; the plan is incomplete
+	Notes     []string
+	For       room.Amount // the size for which moves make room; zero: none
+	Fragments []fragments.Pool
 }
 
 // Formats are the names of all formats.
