@@ -94,8 +94,13 @@ type auditLine struct {
 type auditFacts struct {
 	writes      []invariant.Write
 	autoscalers []invariant.Autoscaler
-	writers     map[string]string // user who last wrote the status of a VPA, by namespace/name
-	mark        string            // the last mark
+	writers     map[string]string    // user who last wrote the status of a VPA, by namespace/name
+	recommended map[string]time.Time // when that was
+	mark        string               // the last mark
+}
+
+func newAuditFacts() auditFacts {
+	return auditFacts{writers: map[string]string{}, recommended: map[string]time.Time{}}
 }
 
 // add reads a line.
@@ -209,6 +214,7 @@ func (f *auditFacts) addAutoscaler(a *auditLine) error {
 				_, of, _ := strings.Cut(name, "/")
 				f.autoscalers = append(f.autoscalers, invariant.Autoscaler{At: a.RequestReceivedTimestamp, Namespace: ref.Namespace, Name: of, Gone: true})
 				delete(f.writers, name)
+				delete(f.recommended, name)
 			}
 		}
 		return nil
@@ -220,10 +226,13 @@ func (f *auditFacts) addAutoscaler(a *auditLine) error {
 	name := o.Namespace + "/" + o.Name
 	if ref.Subresource == "status" && a.account() != "vpa-updater" { // it writes conditions, and keeps the recommendation
 		f.writers[name] = a.account()
+		f.recommended[name] = a.RequestReceivedTimestamp
 	} else if _, known := f.writers[name]; !known {
 		f.writers[name] = ""
 	}
-	f.autoscalers = append(f.autoscalers, autoscalerFact(&o, a.RequestReceivedTimestamp, f.writers[name]))
+	fact := autoscalerFact(&o, a.RequestReceivedTimestamp, f.writers[name])
+	fact.Recommended = f.recommended[name]
+	f.autoscalers = append(f.autoscalers, fact)
 	return nil
 }
 

@@ -26,7 +26,7 @@ var receivedAt = time.Date(2026, 11, 22, 1, 44, 13, 288528000, time.UTC)
 // facts reads lines of an audit log.
 func facts(t *testing.T, lines ...string) auditFacts {
 	t.Helper()
-	f := auditFacts{writers: map[string]string{}}
+	f := newAuditFacts()
 	for _, line := range lines {
 		if err := f.add([]byte(line)); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAuditFacts_statusUpdates_nameTheLastWriter(t *testing.T) {
 		At: receivedAt, Namespace: "shop", Name: "web", Target: invariant.Ref{Kind: "Deployment", Namespace: "shop", Name: "web"}, MinReplicas: 1,
 	}
 	advised := base
-	advised.Writer = "vpa-recommender"
+	advised.Writer, advised.Recommended = "vpa-recommender", receivedAt
 	advised.Ranges = []invariant.Range{{
 		Container: "app", Lower: invariant.Amounts{"cpu": 100}, Target: invariant.Amounts{"cpu": 200}, Upper: invariant.Amounts{"cpu": 1000},
 		AllowedLeast: invariant.Amounts{"cpu": 50}, AllowedGreatest: invariant.Amounts{},

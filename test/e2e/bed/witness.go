@@ -51,7 +51,7 @@ func (c *Cluster) Witness(ctx context.Context) (*Witness, error) {
 	if c.auditLog == "" {
 		return nil, errors.New("the cluster has no audit log")
 	}
-	w := &Witness{cluster: c, facts: auditFacts{writers: map[string]string{}}}
+	w := &Witness{cluster: c, facts: newAuditFacts()}
 	var err error
 	if w.sizes, err = c.nodeSizes(ctx); err != nil {
 		return nil, err

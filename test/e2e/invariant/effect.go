@@ -39,13 +39,11 @@ func effective(j *judgement) (out []Violation) {
 	created := j.created()
 	for _, workload := range slices.SortedFunc(maps.Keys(replaces), func(a, b Ref) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
 		futile := withoutEffect(replaces[workload], created[workload])
-		burst := within(futile, j.Futile, j.FutileWithin)
-		if burst == nil {
-			continue
+		for _, burst := range bursts(futile, j.Futile, j.FutileWithin) {
+			v := repeated(Effective, burst, "pods are replaced by pods with the same requests")
+			v.Object = fmt.Sprintf("%s %s/%s", workload.Kind, workload.Namespace, workload.Name)
+			out = append(out, v)
 		}
-		v := repeated(Effective, burst, "pods are replaced by pods with the same requests")
-		v.Object = fmt.Sprintf("%s %s/%s", workload.Kind, workload.Namespace, workload.Name)
-		out = append(out, v)
 	}
 	return out
 }

@@ -95,8 +95,9 @@ type Autoscaler struct {
 	Namespace, Name string
 	Target          Ref
 	MinReplicas     int
-	Writer          string // user who last wrote the status
-	RoleLabel       string // the label of pods by which they are sized apart; "" for none
+	Writer          string    // user who last wrote the status
+	Recommended     time.Time // when the recommendation was last written; zero if never
+	RoleLabel       string    // the label of pods by which they are sized apart; "" for none
 	Ranges          []Range
 	Gone            bool
 }
@@ -212,13 +213,15 @@ const (
 	Settles    Rule = "settles"     // the same resize is not applied to the same pod repeatedly
 	BacksOff   Rule = "backs-off"   // a refused request is not repeated at the same pace
 	Effective  Rule = "effective"   // pods are rarely replaced by pods with the same requests
+	Fresh      Rule = "fresh"       // a pod is changed only by a recommendation that was written recently
 )
 
 // A Violation is a rule that was broken.
 type Violation struct {
 	Rule      Rule
-	At        time.Time
-	Namespace string // "" for cluster-scoped objects
+	From      time.Time // of its first write
+	At        time.Time // of its last write
+	Namespace string    // "" for cluster-scoped objects
 	Object    string
 	Text      string
 	Evidence  []string
@@ -252,6 +255,9 @@ type Limits struct {
 	// Repeats is how often the same change may be applied within RepeatedWithin.
 	Repeats        int
 	RepeatedWithin time.Duration
+	// Fresh is the maximum age of the recommendation by which a pod is changed; 0 if the age is not checked. It suits workloads with less than a day of
+	// history: the bounds of others hardly move, so their recommendations are rarely written.
+	Fresh time.Duration
 	// Futile is how often pods of a workload may be replaced by pods with the same requests within FutileWithin.
 	Futile       int
 	FutileWithin time.Duration
@@ -266,13 +272,27 @@ func DefaultLimits() Limits {
 }
 
 // Judge returns the violations in a log, sorted by time: one per rule and object, with a count.
-func Judge(l Log, limits Limits) []Violation {
+func Judge(l Log, limits Limits) []Violation { return Merge(Each(l, limits)) }
+
+// Each returns all violations in a log, sorted by time. A violation that was found stays the same when the log grows.
+func Each(l Log, limits Limits) []Violation {
 	c := newCase(l, limits)
 	var all []Violation
-	for _, rule := range []func(*judgement) []Violation{advised, inBudget, soleLeader, takesTurns, admitted, settles, backsOff, effective} {
+	for _, rule := range []func(*judgement) []Violation{advised, fresh, inBudget, soleLeader, takesTurns, admitted, settles, backsOff, effective} {
 		all = append(all, rule(c)...)
 	}
+	for i := range all {
+		all[i].Times = 1
+		if all[i].From.IsZero() {
+			all[i].From = all[i].At
+		}
+	}
 	slices.SortStableFunc(all, func(a, b Violation) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// Merge returns one violation per rule and object, with a count.
+func Merge(all []Violation) []Violation {
 	type same struct {
 		rule   Rule
 		object string
@@ -283,11 +303,11 @@ func Judge(l Log, limits Limits) []Violation {
 		k := same{v.Rule, v.Object}
 		i, seen := first[k]
 		if !seen {
-			i = len(out)
-			first[k] = i
+			first[k] = len(out)
 			out = append(out, v)
+			continue
 		}
-		out[i].Times++
+		out[i].Times += v.Times
 	}
 	return out
 }

@@ -41,6 +41,36 @@ func advised(j *judgement) (out []Violation) {
 	return out
 }
 
+// fresh: every eviction, deletion and resize follows a recommendation that was written recently. A recommender that is away does not change pods
+// by what it recommended long ago.
+func fresh(j *judgement) (out []Violation) {
+	for _, w := range j.writes {
+		if j.Fresh == 0 || !w.isPodfits() || !w.isEviction() && !w.isDeletion() && !w.isResize() || !w.OK() {
+			continue
+		}
+		p := j.then(j.uid(w), w)
+		if p == nil || p.isPlaceholder() || p.Boosted && w.isResize() {
+			continue
+		}
+		var last *Autoscaler
+		for _, a := range j.governing(p, w) {
+			if !a.Recommended.IsZero() && (last == nil || a.Recommended.After(last.Recommended)) {
+				last = a
+			}
+		}
+		if last == nil { // advised reports an action without a recommendation
+			continue
+		}
+		if age := w.At.Sub(last.Recommended); age > j.Fresh {
+			out = append(out, Violation{
+				Rule: Fresh, At: w.At, Namespace: w.Namespace, Object: w.object(), Evidence: []string{w.String()},
+				Text: fmt.Sprintf("the recommendation of VPA %s is %v old, more than %v", last.Name, age.Round(time.Second), j.Fresh),
+			})
+		}
+	}
+	return out
+}
+
 // unadvised returns why none of the recent states of a pod and of its VPAs justifies a write, or "" if one does.
 func (j *judgement) unadvised(states []*Pod, w *Write) string {
 	why := "no VPA targets the workload of the pod"
@@ -370,7 +400,7 @@ func settles(j *judgement) (out []Violation) {
 		}
 	}
 	for _, all := range resizes {
-		if burst := within(all, j.Repeats, j.RepeatedWithin); burst != nil {
+		for _, burst := range bursts(all, j.Repeats, j.RepeatedWithin) {
 			out = append(out, repeated(Settles, burst, "the same resize is applied repeatedly"))
 		}
 	}
@@ -382,7 +412,7 @@ func backsOff(j *judgement) (out []Violation) {
 	type request struct{ process, verb, object, body string }
 	refused := map[request][]*Write{}
 	end := func(r request) {
-		if burst := within(refused[r], j.Refusals, j.RefusedWithin); burst != nil {
+		for _, burst := range bursts(refused[r], j.Refusals, j.RefusedWithin) {
 			out = append(out, repeated(BacksOff, burst, "the same request is refused repeatedly"))
 		}
 		delete(refused, r)
@@ -404,20 +434,21 @@ func backsOff(j *judgement) (out []Violation) {
 	return out
 }
 
-// within returns the first most+1 successive writes that lie within a span of time, or nil if no more than most do.
-func within(all []*Write, most int, span time.Duration) []*Write {
+// bursts returns each most+1 successive writes that lie within a span of time. A write is in one burst at most.
+func bursts(all []*Write, most int, span time.Duration) (out [][]*Write) {
 	for i := 0; i+most < len(all); i++ {
 		if all[i+most].At.Sub(all[i].At) <= span {
-			return all[i : i+most+1]
+			out = append(out, all[i:i+most+1])
+			i += most
 		}
 	}
-	return nil
+	return out
 }
 
 func repeated(rule Rule, burst []*Write, what string) Violation {
 	first, last := burst[0], burst[len(burst)-1]
 	v := Violation{
-		Rule: rule, At: last.At, Namespace: last.Namespace, Object: last.object(),
+		Rule: rule, From: first.At, At: last.At, Namespace: last.Namespace, Object: last.object(),
 		Text: fmt.Sprintf("%s: %d times in %v", what, len(burst), last.At.Sub(first.At).Round(time.Second)),
 	}
 	for _, w := range burst {

@@ -25,7 +25,7 @@ func shop(replicas int) Log {
 	l := Log{
 		Controllers: []Controller{{At: at(0), Ref: web, Owner: Ref{"Deployment", "shop", "web"}, Wanted: replicas}},
 		Autoscalers: []Autoscaler{{
-			At: at(0), Namespace: "shop", Name: "web", Target: Ref{"Deployment", "shop", "web"}, Writer: "vpa-recommender",
+			At: at(0), Namespace: "shop", Name: "web", Target: Ref{"Deployment", "shop", "web"}, Writer: "vpa-recommender", Recommended: at(0),
 			Ranges: []Range{{Container: "app", Lower: Amounts{"cpu": 300}, Target: Amounts{"cpu": 350}, Upper: Amounts{"cpu": 1000}}},
 		}},
 	}
@@ -147,6 +147,16 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 		}())}, "advised: the resize requests map[app:map[cpu:5000]]"},
 		"the end of a startup boost": {3, []change{write(resize(20, 0)), pods(pod(10, 0, func(p *Pod) { fits(p); p.Boosted = true }))}, ""},
 
+		"an eviction by an old recommendation": {3, []change{write(evict(20, 0)), advice(func(a *Autoscaler) { a.Recommended = at(-1200) })}, "fresh: the recommendation of VPA web is 20m20s old, more than 20m0s"},
+		"a resize by an old recommendation":    {3, []change{write(resize(20, 0)), advice(func(a *Autoscaler) { a.Recommended = at(-1200) })}, "fresh: the recommendation of VPA web is"},
+		"a recommendation that was confirmed": {3, []change{write(evict(20, 0)), func(l *Log) {
+			l.Autoscalers[0].Recommended = at(-1200)
+			now := l.Autoscalers[0]
+			now.At, now.Recommended = at(19), at(19)
+			l.Autoscalers = append(l.Autoscalers, now)
+		}}, ""},
+		"a placeholder pod by an old recommendation": {2, []change{write(deletion(20, 7)), pods(pod(5, 7, placeholder)), advice(func(a *Autoscaler) { a.Recommended = at(-1200) })}, ""},
+
 		"as many evictions as may be missing":     {4, []change{write(evict(20, 0), evict(20.1, 1))}, ""},
 		"one eviction too many":                   {4, []change{write(evict(20, 0), evict(20.1, 1), evict(20.2, 2))}, "in-budget: 2 of 4 pods are ready before the eviction, and 2 may be unavailable"},
 		"an eviction while others are down":       {4, []change{pods(pod(5, 1, unready), pod(5, 2, unready)), write(evict(20, 0))}, "in-budget: 2 of 4 pods are ready"},
@@ -230,7 +240,9 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 				change(&l)
 			}
 			slices.Reverse(l.Writes) // the order of the log does not matter
-			got := Judge(l, DefaultLimits())
+			limits := DefaultLimits()
+			limits.Fresh = 20 * time.Minute
+			got := Judge(l, limits)
 			if c.want == "" {
 				for _, v := range got {
 					t.Errorf("unexpected: %v", v)
@@ -288,6 +300,32 @@ func TestJudge_sameViolationAgain_isCounted(t *testing.T) {
 	got := Judge(l, DefaultLimits())
 	if len(got) != 1 || got[0].Times != 3 || !got[0].At.Equal(at(5)) || !strings.Contains(got[0].String(), "(3 times)") {
 		t.Errorf("violations are %v", got)
+	}
+}
+
+// What was found is found again when the log grows, and a later violation of the same rule by the same object is another one.
+func TestEach_logGrows_violationsStay(t *testing.T) {
+	for name, writes := range map[string][]Write{
+		"refusals": slices.Concat(refusals(7, 5), later(600, refusals(7, 5))),
+		"resizes":  {resize(0, 0), resize(1, 0), resize(2, 0), resize(3, 0), resize(900, 0), resize(901, 0), resize(902, 0), resize(903, 0)},
+		"pods":     {creation(5, 422, "x"), creation(600, 422, "x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := shop(2)
+			l.Writes = writes[:len(writes)/2]
+			before := Each(l, DefaultLimits())
+			l.Writes = writes
+			after := Each(l, DefaultLimits())
+			if len(before) != 1 || len(after) != 2 || !before[0].At.Equal(after[0].At) || before[0].Object != after[0].Object {
+				t.Fatalf("violations are %v, and then %v", before, after)
+			}
+			if merged := Merge(after); len(merged) != 1 || merged[0].Times != 2 {
+				t.Errorf("merged violations are %v", merged)
+			}
+			if v := after[1]; v.From.After(v.At) || v.From.Before(before[0].At) {
+				t.Errorf("the second violation is from %v to %v", v.From, v.At)
+			}
+		})
 	}
 }
 
