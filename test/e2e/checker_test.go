@@ -24,21 +24,35 @@ type checker struct {
 
 	mu       sync.Mutex
 	allowed  []allowance
-	reported map[string]bool // by rule and object
+	reported map[occurrence]bool
+}
+
+// An occurrence identifies a violation in the log, however long the log is.
+type occurrence struct {
+	rule   invariant.Rule
+	object string
+	at     time.Time
 }
 
 // An allowance is a rule that a test breaks on purpose.
 type allowance struct {
-	rule    invariant.Rule
-	ns      string
-	because string
+	rule     invariant.Rule
+	ns       string    // "" for all
+	from, to time.Time // zero for all the time
+	because  string
+}
+
+// covers reports whether a violation is allowed. Of repeated writes, the first or the last must be in the time.
+func (a *allowance) covers(v invariant.Violation) bool {
+	during := func(t time.Time) bool { return !t.Before(a.from) && (a.to.IsZero() || !t.After(a.to)) }
+	return a.rule == v.Rule && (a.ns == "" || a.ns == v.Namespace) && (during(v.From) || during(v.At))
 }
 
 // allow declares that the test breaks a rule on purpose, and why.
 func (p *place) allow(rule invariant.Rule, because string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.allowed = append(p.allowed, allowance{rule, p.ns, because})
+	p.allowed = append(p.allowed, allowance{rule: rule, ns: p.ns, because: because})
 }
 
 // judge fails a test for violations in its namespace.
@@ -75,14 +89,19 @@ func (c *checker) news(ctx context.Context, about func(invariant.Violation) bool
 	if err != nil {
 		return nil, nil, fmt.Errorf("collect observations: %w", err)
 	}
-	all := invariant.Judge(log, c.limits)
+	found, excused = c.sort(invariant.Each(log, c.limits), about)
+	return found, excused, nil
+}
+
+// sort remembers the violations that were not returned before, and returns those that are not allowed, and descriptions of the others.
+func (c *checker) sort(all []invariant.Violation, about func(invariant.Violation) bool) (found []invariant.Violation, excused []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reported == nil {
-		c.reported = map[string]bool{}
+		c.reported = map[occurrence]bool{}
 	}
 	for _, v := range all {
-		k := string(v.Rule) + " " + v.Object
+		k := occurrence{v.Rule, v.Object, v.At}
 		if c.reported[k] || !about(v) {
 			continue
 		}
@@ -94,15 +113,36 @@ func (c *checker) news(ctx context.Context, about func(invariant.Violation) bool
 		}
 		found = append(found, v)
 	}
-	return found, excused, nil
+	return invariant.Merge(found), excused
 }
 
 // excuse returns why a violation is allowed, or "".
 func (c *checker) excuse(v invariant.Violation) string {
-	for _, a := range c.allowed {
-		if a.rule == v.Rule && a.ns == v.Namespace {
-			return a.because
+	for i := range c.allowed {
+		if c.allowed[i].covers(v) {
+			return c.allowed[i].because
 		}
 	}
 	return ""
+}
+
+func TestChecker_severalRows_eachViolationIsReportedOnceByItsOwn(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	violation := func(second int) invariant.Violation {
+		at := start.Add(time.Duration(second) * time.Second)
+		return invariant.Violation{Rule: invariant.BacksOff, From: at.Add(-5 * time.Second), At: at, Object: "secrets kube-system/vpa-tls-certs", Times: 1}
+	}
+	everything := func(invariant.Violation) bool { return true }
+	c := &checker{allowed: []allowance{{rule: invariant.BacksOff, from: start, to: start.Add(10 * time.Second), because: "the first row breaks it"}}}
+	var log []invariant.Violation
+	for row, want := range []struct{ second, found, excused int }{{9, 0, 1}, {12, 0, 1}, {30, 1, 0}, {50, 1, 0}} { // the second burst began in the first row
+		log = append(log, violation(want.second))
+		found, excused := c.sort(log, everything)
+		if len(found) != want.found || len(excused) != want.excused {
+			t.Errorf("row %d: found %v and excused %v, want %d and %d", row, found, excused, want.found, want.excused)
+		}
+	}
+	if found, excused := c.sort(log, everything); len(found)+len(excused) > 0 {
+		t.Errorf("found again: %v, %v", found, excused)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -230,6 +231,7 @@ const (
 	MetricsServer Part = "metrics-server"
 	Controllers   Part = "kube-controller-manager"
 	Scheduler     Part = "kube-scheduler"
+	Etcd          Part = "etcd"
 )
 
 // PartTail returns the last lines of a part's output.
@@ -239,6 +241,14 @@ func (c *Cluster) PartTail(p Part, lines int) string {
 
 // PartPID returns the process ID of a part when the cluster was started.
 func (c *Cluster) PartPID(p Part) int { return c.pids[p] }
+
+// SignalPart sends a signal to a part that has not been restarted.
+func (c *Cluster) SignalPart(p Part, s syscall.Signal) error {
+	if err := syscall.Kill(c.pids[p], s); err != nil {
+		return fmt.Errorf("send %v to %s: %w", s, p, err)
+	}
+	return nil
+}
 
 // Parts returns the process IDs of all parts when the cluster was started.
 func (c *Cluster) Parts() map[Part]int { return maps.Clone(c.pids) }

@@ -82,6 +82,9 @@ func (c *Cluster) NewGate(stored func(*http.Request)) (*Gate, error) {
 	return g, nil
 }
 
+// Interrupt ends all connections of the component, so that it begins its watches again.
+func (g *Gate) Interrupt() { g.server.CloseClientConnections() }
+
 // Close ends the gate and its connections.
 func (g *Gate) Close() {
 	g.server.CloseClientConnections()

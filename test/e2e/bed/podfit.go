@@ -55,9 +55,26 @@ func Build(ctx context.Context, root string, progress io.Writer) (string, error)
 	return path, goBuild(ctx, root, path, progress)
 }
 
+// BuildShifted builds podfit with a clock that differs from that of the machine by the seconds in the environment variable ClockShift, and returns the
+// path of the binary. The first build compiles all packages, because all import package runtime.
+func BuildShifted(ctx context.Context, root string, progress io.Writer) (string, error) {
+	overlay := exec.CommandContext(ctx, filepath.Join(root, "tools", "test-clock"), "--overlay")
+	overlay.Stderr = progress
+	file, err := overlay.Output()
+	if err != nil {
+		return "", fmt.Errorf("write the overlay with a shifted clock: %w", err)
+	}
+	path := filepath.Join(root, ".cache", "bin", "podfit-shifted")
+	return path, goBuild(ctx, root, path, progress, "-overlay="+strings.TrimSpace(string(file)))
+}
+
+// ClockShift is the name of the environment variable that BuildShifted describes.
+const ClockShift = "PODFIT_CLOCK_SHIFT"
+
 // goBuild builds the main package in a module's folder.
-func goBuild(ctx context.Context, module, path string, progress io.Writer) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
+func goBuild(ctx context.Context, module, path string, progress io.Writer, flags ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w"}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, ".")...)
 	cmd.Dir = module
 	cmd.Stdout = progress
 	cmd.Stderr = progress
@@ -170,6 +187,7 @@ type Component struct {
 	Account string // service account it runs as
 	Args    []string
 	gate    *Gate // between the component and the API server; nil for none
+	env     []string
 }
 
 // Recommender returns the recommender with the arguments of deploy/.
@@ -195,6 +213,12 @@ func All() Component {
 // With returns the component with additional arguments. They override earlier ones.
 func (c Component) With(args ...string) Component {
 	c.Args = append(slices.Clone(c.Args), args...)
+	return c
+}
+
+// WithEnv returns the component with additional environment variables, as NAME=VALUE.
+func (c Component) WithEnv(env ...string) Component {
+	c.env = append(slices.Clone(c.env), env...)
 	return c
 }
 
@@ -231,7 +255,7 @@ func (c *Cluster) Run(ctx context.Context, binary string, component Component) (
 	args := append([]string{component.Command, "--kubeconfig=" + kubeconfig, "--address=" + address}, component.Args...)
 	p, err := Start(Command{
 		Name: component.Name, Path: binary, Args: args, Log: filepath.Join(c.Dir, component.Name+".log"),
-		Env: []string{"KUBERNETES_SERVICE_HOST="}, // not in a pod, even if this process is
+		Env: append([]string{"KUBERNETES_SERVICE_HOST="}, component.env...), // not in a pod, even if this process is
 	})
 	if err != nil {
 		return nil, err
