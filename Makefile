@@ -118,9 +118,18 @@ test-worlds: ## Simulate 10,000 random clusters where replacements do not get th
 	@$(STEP) "10,000 simulated clusters" env PODFIT_DIFFERENTIAL=100 CGO_ENABLED=0 go -C test/differential test -vet=off -trimpath -count=1 \
 		-timeout 2h -v -run '^TestUpdater_replacementsAreNotSized' ./behaviour
 
+# LONG=1 injects also the faults that take long. With it, WRITE=1 writes docs/faults.md.
+LONG ?=
+WRITE ?=
+FAULTS = CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 5h -v -run '^TestFaults_' .
+
 .PHONY: faults
-faults: build localcluster ## Inject one fault after the other into a local cluster, and report how soon podfit works again (35 minutes)
-	@$(STEP) "faults" env PODFIT_FAULTS=1 CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 2h -v -run '^TestFaults_' .
+faults: build localcluster ## Inject one fault after the other into a local cluster, and report how soon podfit works again (40 minutes; LONG=1 for all faults: 90 minutes)
+	@$(STEP) "faults" env PODFIT_FAULTS=$(if $(LONG),long,1) PODFIT_FAULTS_WRITE=$(WRITE) $(FAULTS)
+
+.PHONY: faults-list
+faults-list: ## Write docs/faults.md with the faults that make faults injects, and without times
+	@env PODFIT_FAULTS=list $(FAULTS)
 
 # MINUTES is how long the scene takes: 3 to try it.
 MINUTES ?= 30
@@ -184,7 +193,6 @@ bench-evictions: ## Measure how fast an updater evicts the pods of VPAS=1000 VPA
 # LOADFLAGS are more flags, such as -systems=run,separate,upstream, -churn, -history=0 or -steady=10m.
 N ?= 1000
 M ?= 10
-WRITE ?=
 LOADFLAGS ?=
 
 .PHONY: load

@@ -67,6 +67,10 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	w := &world{root: root}
+	if os.Getenv(withFaults) != "" { // TestFaults has a cluster of its own, and runs alone
+		shared = w
+		return m.Run(), nil
+	}
 	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
 		return 0, err
 	}
@@ -87,13 +91,20 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	w.checker = &checker{witness: witness, limits: invariant.DefaultLimits()}
+	w.checker = &checker{witness: witness, limits: freshLimits()}
 	if err := w.startAll(ctx); err != nil {
 		return 0, err
 	}
 	shared = w
 	code = m.Run()
 	return code, errors.Join(w.last(ctx), w.checkRights())
+}
+
+// freshLimits are the default limits, and twice the --status-interval as the maximum age of a recommendation.
+func freshLimits() invariant.Limits {
+	limits := invariant.DefaultLimits()
+	limits.Fresh = 20 * time.Minute
+	return limits
 }
 
 // The intervals are short to keep the tests short. All flags that affect sizes and disruption have their defaults.
