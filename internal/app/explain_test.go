@@ -381,7 +381,7 @@ func TestExplain_settings_areGates(t *testing.T) {
 	for annotation, tt := range map[string]struct{ value, pod, want string }{
 		"podfit.dev/max-step":           {"memory=100Mi", `{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"400m","memory":"200Mi"}}}]}}`, "podfit.dev/max-step 100Mi lowers it from "},
 		"podfit.dev/memory-per-cpu":     {"8Gi-", "", "raises it from "},
-		"podfit.dev/eviction-tolerance": {"0", "", "this pass changes 1 of 2 pods (annotation podfit.dev/eviction-tolerance)"},
+		"podfit.dev/eviction-tolerance": {"0", "", "1 of 2 pods change now, changed shortly before, or have no replacement yet (annotation podfit.dev/eviction-tolerance)"},
 		"podfit.dev/min-change":         {"500%", within, "and annotation podfit.dev/min-change requires 500%"},
 		"podfit.dev/initial-delay":      {"48h", within, "annotation podfit.dev/initial-delay allows no change before"},
 	} {

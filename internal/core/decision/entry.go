@@ -71,8 +71,8 @@ var entries = map[ReasonCode]entry{
 	ReplicasUnknown: {name: "ReplicasUnknown", text: "The number of replicas that the controller wants is unknown or 0. Check the scale " +
 		"subresource of the controller"},
 	BudgetSpent: {name: "BudgetSpent",
-		text:     "The disruption budget is used up: this pass changes {have} of {wanted pods}",
-		withText: "The disruption budget is used up: this pass changes {have} of {wanted pods} (annotation {text})",
+		text:     "The disruption budget is used up: {have} of {wanted pods} change now, changed shortly before, or have no replacement yet",
+		withText: "The disruption budget is used up: {have} of {wanted pods} change now, changed shortly before, or have no replacement yet (annotation {text})",
 	},
 	NotReady: {name: "NotReady",
 		text:    "Too few pods are available: {have} of {want}. The next one has been ready for long enough at {until}",
