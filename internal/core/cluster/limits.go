@@ -37,6 +37,7 @@ type Node struct {
 	MaxPods     int       // allocatable pods; 0 if not known
 	Ready       bool
 	Cordoned    bool
+	Kept        bool     // an annotation forbids the cluster autoscaler to remove it
 	LowMemory   bool     // condition MemoryPressure
 	Tainted     bool     // it has a taint that reserves it for some pods; temporary taints for node problems do not count
 	Taints      []Taint  // those that reserve it

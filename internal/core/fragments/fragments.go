@@ -31,7 +31,8 @@ type Input struct {
 // A Pool is the free room of a pool of nodes. The types below are also the JSON of the report.
 type Pool struct {
 	Name     string      `json:"name"`
-	Free     room.Amount `json:"free"`                   // without nodes where pods have an overhead that is not known
+	Counted  int         `json:"countedNodes"`           // whose free room counts: they take pods, and no pod has an overhead that is not known
+	Free     room.Amount `json:"free"`                   // of these nodes
 	Stranded room.Amount `json:"stranded"`               // what remains free when nodes are filled with pods of usual sizes
 	Empty    Plan        `json:"freeNode"`               // the fewest moves that free a node
 	Room     *Plan       `json:"makeRoom,omitempty"`     // the fewest moves that make room for Input.For; nil if that is zero
@@ -57,7 +58,7 @@ type Move struct {
 type Node struct {
 	Name      string  `json:"name"`
 	Pods      int     `json:"pods"`           // without those of DaemonSets and static pods
-	Requested float64 `json:"requestedShare"` // of the resource of which more is requested
+	Requested float64 `json:"requestedShare"` // of the resource of which more is requested; at most 1, also if the node reports nothing allocatable
 	Holds     []Hold  `json:"heldBy"`
 }
 
@@ -72,6 +73,7 @@ type Hold struct {
 // The causes of holds. The name of an annotation or a PodDisruptionBudget may follow the message.
 var (
 	protected      = Hold{Cause: "Protected", Message: "annotation "}
+	nodeProtected  = Hold{Cause: "NodeProtected", Message: "annotation cluster-autoscaler.kubernetes.io/scale-down-disabled: true"}
 	noController   = Hold{Cause: "NoController", Message: "no controller"}
 	localStorage   = Hold{Cause: "LocalStorage", Message: "local storage"}
 	constraints    = Hold{Cause: "Constraints", Message: "affinity, spread constraint, volume, host port or device: not known which nodes accept it"}
@@ -114,9 +116,10 @@ func (s *search) measure(name string) Pool {
 	for _, i := range nodes {
 		out.Nodes = append(out.Nodes, s.judge(i))
 		at := &s.sites[i]
-		if at.Unknown || !at.TakesPods() {
+		if !at.counts() {
 			continue
 		}
+		out.Counted++
 		free := room.Amount{CPU: max(at.free.CPU, 0), Memory: max(at.free.Memory, 0)}
 		out.Free = out.Free.Add(free)
 		slots := at.slots
@@ -133,7 +136,7 @@ func (s *search) measure(name string) Pool {
 // judge returns what keeps a cluster autoscaler from removing a node.
 func (s *search) judge(i int) Node {
 	at := &s.sites[i]
-	out := Node{at.Node.Name, len(at.own), share(room.Of(at.Node.Allocatable).Sub(at.Open), at.Node), at.holds}
+	out := Node{at.Node.Name, len(at.own), min(share(room.Of(at.Node.Allocatable).Sub(at.Open), at.Node), 1), at.holds}
 	s.begin(i, room.Amount{}, tryVisits)
 	s.items = at.own
 	switch {

@@ -113,7 +113,7 @@ func (t *twin) free(at []int, node int) (free room.Amount, slots int) {
 func (t *twin) mayMove(at []int, pod, to, freed int) bool {
 	p := t.all[pod]
 	app := p.Marks.Labels
-	if p.Tied || p.LocalData || p.Priority > 1_000_000_000 || app == "app=w7" || to == freed || to == at[pod] || !t.used[to] {
+	if p.Tied || p.LocalData || p.Priority > 1_000_000_000 || app == "app=w7" || to == freed || at[pod] != t.start[pod] || to == at[pod] || !t.used[to] {
 		return false
 	}
 	accepts, _ := t.sizes.Accepting(p.Reach())
@@ -126,7 +126,8 @@ func (t *twin) reached(at []int, node int, want room.Amount) bool {
 		return t.used[node] && !slices.Contains(at, node)
 	}
 	free, slots := t.free(at, node)
-	return t.Nodes[node].Ready && !t.Nodes[node].Cordoned && free.Holds(want) && slots > 0
+	reserved := t.Nodes[node].Tainted && slices.ContainsFunc(t.Nodes, func(n cluster.Node) bool { return !n.Tainted })
+	return t.Nodes[node].Ready && !t.Nodes[node].Cordoned && !reserved && free.Holds(want) && slots > 0
 }
 
 // fewest returns the length of the shortest plan with at most a number of moves, or -1: all sequences of moves, breadth first.

@@ -17,7 +17,7 @@ import (
 
 // The bounds of a search, in comparisons of a pod with a node. The work for a pod does not grow with the number of nodes.
 const (
-	maxSpots    = 256    // nodes that are considered for a pod: those with the most free room
+	maxSpots    = 256    // nodes that are considered for a pod: those with the most free room, of the resource of which they have less
 	tryVisits   = 50_000 // for the pods of one node at a time
 	mostDetours = 8      // moves in addition to those that are necessary at least
 )
@@ -36,6 +36,7 @@ type search struct {
 	visits int
 	limit  int
 	cut    bool // a search ended at its limit
+	some   bool // not all nodes were considered for each pod (maxSpots)
 }
 
 // A site is a node and what is free on it.
@@ -46,6 +47,9 @@ type site struct {
 	own   []*item // pods without those of DaemonSets and static pods, the largest first; on a node without any, none starts
 	holds []Hold
 }
+
+// counts reports whether the free room of the node is known, and pods may start there.
+func (at *site) counts() bool { return at.TakesPods() && !at.Unknown }
 
 // An item is a pod on a node.
 type item struct {
@@ -71,6 +75,9 @@ func newSearch(in *Input) *search {
 				cluster.FindOrAdd(&at.holds, func(o *Hold) bool { return o.Message == h.Message }, h).Pods++
 			}
 		}
+		if n.Kept {
+			at.holds = append(at.holds, nodeProtected)
+		}
 		slices.SortFunc(at.own, func(a, b *item) int {
 			return cmp.Or(larger(a.size, b.size, n), cmp.Compare(a.Priority, b.Priority), a.Compare(b.Key))
 		})
@@ -79,10 +86,13 @@ func newSearch(in *Input) *search {
 	return s
 }
 
-// share returns the part of a node that an amount takes, of the resource of which it takes more.
-func share(a room.Amount, n *cluster.Node) float64 {
-	return max(float64(a.CPU)/float64(max(n.Allocatable.CPU, 1)), float64(a.Memory)/float64(max(n.Allocatable.Memory, 1)))
+// shares returns the parts of the CPU and of the memory of a node that an amount takes.
+func shares(a room.Amount, n *cluster.Node) (cpu, memory float64) {
+	return float64(a.CPU) / float64(max(n.Allocatable.CPU, 1)), float64(a.Memory) / float64(max(n.Allocatable.Memory, 1))
 }
+
+// share returns the larger one.
+func share(a room.Amount, n *cluster.Node) float64 { return max(shares(a, n)) }
 
 // larger orders amounts, the larger part of a node first.
 func larger(a, b room.Amount, n *cluster.Node) int {
@@ -103,7 +113,7 @@ func (s *search) holdOf(p *cluster.Pod, strict bool) Hold {
 		return noController
 	case p.LocalData && !safe:
 		return localStorage
-	case p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance == cluster.Unlisted:
+	case p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted:
 		return constraints
 	case s.Budgets == nil && !strict, len(budgets) > 0 && !budgets[0].Current:
 		return budgetsUnknown
@@ -127,12 +137,13 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 	type start struct{ node, least int }
 	var starts []start
 	s.others = nil
+	untainted := slices.ContainsFunc(nodes, func(i int) bool { return !s.Nodes[i].Tainted })
 	for _, i := range nodes {
 		s.begin(i, want, 0)
 		s.others = append(s.others, s.items...)
 		at := &s.sites[i]
 		least := s.least(0)
-		if want == (room.Amount{}) && least > 0 && least == len(at.own) || want != (room.Amount{}) && at.TakesPods() && !at.Unknown && least <= len(s.items) {
+		if want == (room.Amount{}) && least > 0 && least == len(at.own) || want != (room.Amount{}) && at.counts() && !(untainted && at.Node.Tainted) && least <= len(s.items) {
 			starts = append(starts, start{i, least})
 		}
 	}
@@ -151,7 +162,7 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 			}
 		}
 	}
-	best.Proven = !s.cut && (len(starts) == 0 || best.Node != "" && starts[0].least+mostDetours+1 >= len(best.Moves))
+	best.Proven = len(starts) == 0 || best.Node != "" && (len(best.Moves) <= starts[0].least || !s.cut && !s.some && starts[0].least+mostDetours+1 >= len(best.Moves))
 	return best
 }
 
@@ -178,7 +189,7 @@ func (s *search) solve(i, others, most int) bool {
 		return true
 	}
 	for k := 0; others > 0 && least < most && k < len(s.others) && s.visits <= s.limit; k++ {
-		if it := s.others[k]; it.node != s.node && s.try(it, 0, others-1, most-1) {
+		if it := s.others[k]; it.node != s.node && it.Node == s.Nodes[it.node].Name && s.try(it, 0, others-1, most-1) {
 			return true
 		}
 	}
@@ -228,7 +239,7 @@ func (s *search) options(it *item) (out []int) {
 	if s.spots[it.Reach()] == nil {
 		s.spots[it.Reach()] = s.spotsOf(it.Reach())
 	}
-	s.visits += len(s.spots[it.Reach()])
+	s.visits += 1 + len(s.spots[it.Reach()])
 	for _, i := range s.spots[it.Reach()] {
 		if at := &s.sites[i]; i != s.node && i != it.node && at.slots > 0 && at.free.Holds(it.size) {
 			out = append(out, i)
@@ -248,7 +259,9 @@ func (s *search) spotsOf(reach cluster.Reach) (out []int) {
 			out = append(out, i)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b int) int { return larger(s.sites[a].Open, s.sites[b].Open, s.sites[a].Node) })
+	scarce := func(i int) float64 { return min(shares(s.sites[i].Open, s.sites[i].Node)) }
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(scarce(b), scarce(a)) })
+	s.some = s.some || len(out) > maxSpots
 	return out[:min(len(out), maxSpots)]
 }
 

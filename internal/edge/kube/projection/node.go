@@ -28,6 +28,7 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		Capacity:    kube.Amounts(n.Status.Capacity),
 		MaxPods:     int(n.Status.Allocatable.Pods().Value()),
 		Cordoned:    n.Spec.Unschedulable,
+		Kept:        n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true",
 		Kernel:      in.String(n.Status.NodeInfo.KernelVersion),
 	}
 	out.Taints = reserving(n.Spec.Taints, in)
