@@ -123,7 +123,11 @@ func Total(res cluster.Resource, v int64) string {
 	case math.Abs(value) >= 10:
 		return Grouped(value) + unit
 	}
-	return Trimmed(value, 2) + unit
+	text := Trimmed(value, 2)
+	if text == "1" && res == cluster.CPU {
+		unit = " core"
+	}
+	return text + unit
 }
 
 // Totals formats a sum over pods: "1.5 cores, 3 GiB". An amount that is 0 is left out.
