@@ -39,6 +39,11 @@ requests reach 70 % and 100 % of it, the last day for an order of nodes, and how
 much workloads could give back according to the recommendations of their VPAs.
 It sends only requests that read.
 
+With --fragments, it also shows how free room is divided among nodes: what no
+pod of a usual size can use, the fewest moves that free a node and, with --for,
+make room for a pod. Nothing is moved. It also shows which nodes a cluster
+autoscaler could remove, and what keeps it from removing the others.
+
 A date such as "9 Dec (2–20 Dec)" is the expected day and a range: in 8 of 10
 cases requests reach the capacity in the range. The range comes from the errors
 of the same forecast on the past. Workloads that arrive later are not part of
@@ -123,7 +128,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if pools, err = c.selected(pools); err != nil {
 		return err
 	}
-	if c.Fragments && len(s.world.Snapshot.Pods) > 0 {
+	if c.Fragments {
 		s.addFragments(&r, pools)
 	}
 	for i := range pools { // the present values count, also if the history has none of today

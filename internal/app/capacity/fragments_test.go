@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/fragments"
 	"podfit.dev/podfit/test/kubetest"
@@ -50,6 +51,14 @@ func fragmented(t testing.TB) *kubetest.FakeAPI {
 	return f
 }
 
+type amounts struct{ CPU, Memory float64 } // cores and bytes
+
+type plan struct {
+	Proven bool
+	Node   string
+	Moves  []struct{ Size amounts }
+}
+
 func TestFragments_fourNodes_printsMovesAndWhatHoldsNodes(t *testing.T) {
 	f := fragmented(t)
 	config := kubeconfig(t, f.URL())
@@ -71,11 +80,20 @@ func TestFragments_fourNodes_printsMovesAndWhatHoldsNodes(t *testing.T) {
 		t.Errorf("docs/capacity.md does not have this example:\n%s", r.out)
 	}
 	r = run(t, "--kubeconfig", config, "--fragments", "-o", "json")
-	var doc struct{ Fragments []fragments.Pool }
+	var doc struct {
+		Fragments []struct {
+			Name    string
+			Counted int `json:"countedNodes"`
+			Free    amounts
+			Empty   plan             `json:"freeNode"`
+			Room    *plan            `json:"makeRoom"`
+			Nodes   []fragments.Node `json:"clusterAutoscalerNodes"`
+		}
+	}
 	if err := json.Unmarshal([]byte(r.out), &doc); err != nil || len(doc.Fragments) != 1 {
 		t.Fatalf("%v in %s", err, r.out)
 	}
-	if p := doc.Fragments[0]; p.Name != "worker" || p.Empty.Node != "n4" || len(p.Empty.Moves) != 2 || !p.Empty.Proven || p.Room != nil || p.Free.CPU != 12_000 || p.Nodes[1].Holds[0].Cause != "NoEviction" {
+	if p := doc.Fragments[0]; p.Name != "worker" || p.Empty.Node != "n4" || len(p.Empty.Moves) != 2 || !p.Empty.Proven || p.Room != nil || p.Free != (amounts{12, 88 << 30}) || p.Counted != 4 || p.Empty.Moves[0].Size != (amounts{2, 4 << 30}) || p.Nodes[1].Holds[0].Cause != "NoEviction" {
 		t.Errorf("JSON: %+v", p)
 	}
 }
@@ -84,7 +102,7 @@ func TestFragments_budgetsForbidden_movesAreNotKnownToBePermitted(t *testing.T) 
 	f := fragmented(t)
 	f.Reply("GET "+budgetsPath, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`)
 	r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--fragments")
-	if r.code != 0 || !strings.Contains(r.out, "PodDisruptionBudgets could not be read: it is not known whether moves are permitted") {
+	if r.code != exitPartial || !strings.Contains(r.errs, "no right to list poddisruptionbudgets") || !strings.Contains(r.out, "PodDisruptionBudgets could not be read: it is not known whether moves are permitted") {
 		t.Errorf("exit code %d, %s\n%s", r.code, r.errs, r.out)
 	}
 	if strings.Contains(r.out, "could remove it") {
@@ -136,6 +154,51 @@ func TestFragments_wrongSize_exitsWithTwo(t *testing.T) {
 	} {
 		if r := run(t, append([]string{"--kubeconfig", config}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.errs, want) {
 			t.Errorf("%s: exit code %d, %s", args, r.code, r.errs)
+		}
+	}
+}
+
+// The scheduler gives room to pods that wait for a node before it gives it to replacements.
+func TestFragments_newPodWithoutNode_itsRoomIsTaken(t *testing.T) {
+	f := fragmented(t)
+	for i := range 2 {
+		f.Apply(kubetest.PodsPath, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"new%d","uid":"new%d","creationTimestamp":%q},
+			"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"2"}}}]},"status":{"phase":"Pending"}}`, i, i, time.Now().UTC().Format(time.RFC3339)))
+	}
+	r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--fragments")
+	if !strings.Contains(r.out, "worker  8 cores") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+func TestFragments_nodesThatDoNotCount_areNamed(t *testing.T) {
+	f := fragmented(t)
+	f.Apply(nodesPath, `{"metadata":{"name":"n5","labels":{"node-role.kubernetes.io/worker":""},"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}},
+		"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	f.Apply(kubetest.PodsPath, `{"metadata":{"namespace":"shop","name":"last","uid":"last"},"spec":{"nodeName":"n5","containers":[{"name":"app","resources":{"requests":{"cpu":"2"}}}]},"status":{"phase":"Running"}}`)
+	for _, args := range []string{"--for cpu=1", "--pool worker --for memory=1Gi,cpu=1 --for cpu=1", "-o html"} {
+		r := run(t, append([]string{"--kubeconfig", kubeconfig(t, f.URL()), "--fragments"}, strings.Fields(args)...)...)
+		if r.code != 0 || !strings.Contains(r.out, "on 4 of 5 nodes") || !strings.Contains(r.out, "scale-down-disabled: true") || strings.Contains(r.out, " 1 cores") || strings.Contains(r.out, ", 0 GiB") {
+			t.Errorf("%d %s %s", r.code, r.errs, r.out)
+		}
+	}
+}
+
+func TestFragments_noMovesAndNoPods_areReported(t *testing.T) {
+	f := kubetest.NewFakeAPI(t)
+	f.Apply(nodesPath, `{"metadata":{"name":"n1"},"status":{"capacity":{"cpu":"8","memory":"32Gi"},"allocatable":{"cpu":"8","memory":"32Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--fragments")
+	if r.code != 0 || !strings.Contains(r.out, "--fragments needs pods, and the cluster runs none") {
+		t.Errorf("no pods: %d %s %s", r.code, r.errs, r.out)
+	}
+	f.Apply(kubetest.PodsPath, `{"metadata":{"namespace":"shop","name":"last","uid":"last"},"spec":{"nodeName":"n1","containers":[{"name":"app"}]},"status":{"phase":"Running"}}`)
+	r = run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--fragments")
+	if r.code != 0 || !strings.Contains(r.out, "no moves found") || strings.Contains(r.out, "Moves,") {
+		t.Errorf("one pod: %d %s %s", r.code, r.errs, r.out)
+	}
+	for _, size := range []string{"", "cpu=NaN", "cpu=1e30", "cpu=-1", "cpu=99999999999999999999", "memory=0.0000000001", "cpu"} {
+		if r := run(t, "--kubeconfig", kubeconfig(t, f.URL()), "--fragments", "--for", size); r.code == 0 {
+			t.Errorf("--for %q: %s", size, r.out)
 		}
 	}
 }

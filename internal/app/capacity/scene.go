@@ -42,7 +42,6 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	s := &scene{read: world}
 	for _, u := range world.Load(ctx) {
 		switch {
-		case u.Resource == "poddisruptionbudgets": // addFragments has a note
 		case u.Lost == "" || u.Resource == "nodes":
 			if apierrors.IsForbidden(u.Err) {
 				return nil, fmt.Errorf("read the cluster: list %s: %w; grant list on %s in all namespaces, or choose another user with --context or --as", u.Resource, u.Err, u.Resource)
@@ -83,6 +82,10 @@ func readUsage(ctx context.Context, clients *kube.Clients) map[cluster.Key]clust
 // addFragments adds to a report how the free room of pools is divided among their nodes.
 func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
 	pods := s.world.Snapshot.Pods
+	if len(pods) == 0 {
+		r.Notes = append(r.Notes, "--fragments needs pods, and the cluster runs none.")
+		return
+	}
 	counter := &disruption.Counter{
 		Now: s.now, Limits: &disruption.Limits{MinReplicas: process.DefaultMinReplicas, Tolerance: 0.5}, Need: &need.Rules{}, Ledger: ledger.New(),
 		Scales: map[cluster.Workload]cluster.Scale{},
@@ -100,6 +103,7 @@ func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
 	}
 	in.Names = cluster.Each(pools, func(p *capacity.Pool) string { return p.Name })
 	in.Rooms = placement.RoomsOf(in.Nodes, pods, placement.SizesOf(in.Nodes, s.world.Selectors, s.world.Tolerations, nil))
+	in.Rooms.TakeForNew(s.now, pods)
 	in.Groups = counter.Groups(&cluster.Autoscaler{}, pods)
 	r.Fragments = fragments.Measure(in)
 }

@@ -4,6 +4,7 @@
 package room
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -38,9 +39,11 @@ func ParseAllowed(name string) (Allowed, bool) {
 }
 
 // An Amount is an amount of CPU in millicores and of memory in bytes. Free room may be negative.
-type Amount struct {
-	CPU    int64 `json:"cpuMillicores"`
-	Memory int64 `json:"memoryBytes"`
+type Amount struct{ CPU, Memory int64 }
+
+// MarshalJSON returns cores and bytes, as in all reports.
+func (a Amount) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]float64{"cpu": cluster.CPU.InUnits(a.CPU), "memory": cluster.Memory.InUnits(a.Memory)})
 }
 
 // Of returns the amount of resources; resources that are not set are zero.

@@ -18,13 +18,13 @@ func TestTable_fragments_plansAndHoldsAreInWords(t *testing.T) {
 	r.For = room.Amount{CPU: 8000, Memory: 32 << 30}
 	move := fragments.Move{Pod: "shop/ca\x1brt", From: "n1", To: "n2", Size: room.Amount{CPU: 500, Memory: 1 << 30}}
 	r.Fragments = []fragments.Pool{{
-		Name: "wor\x1bker", Free: room.Amount{CPU: 12_000, Memory: 30 << 30}, Empty: fragments.Plan{Node: "n1", Moves: []fragments.Move{move}}, Room: new(fragments.Plan),
+		Name: "wor\x1bker", Counted: 1, Free: room.Amount{CPU: 12_000, Memory: 30 << 30}, Empty: fragments.Plan{Node: "n1", Moves: []fragments.Move{move}}, Room: new(fragments.Plan),
 		Nodes: []fragments.Node{{Name: "n1", Pods: 1, Requested: 0.4}, {Name: "n2", Holds: []fragments.Hold{{Message: "local storage", Pods: 2, Pod: "shop/db"}, {Message: "full"}}}},
 	}}
 	out := written(t, "table", r, terminal.Printer{})
 	for _, want := range []string{
-		"ROOM FOR 8 cores, 32 GiB", "at most 1 move: n1", "no moves found", "wor?ker, to free n1: shop/ca?rt (0.5 cores, 1 GiB) from n1 to n2.",
-		"could remove it", "keeps it: local storage (2 pods, such as shop/db); full",
+		"ROOM FOR 8 cores, 32 GiB", "at most 1 move: n1", "no moves found", "wor?ker, to free n1: cordon n1; shop/ca?rt (0.5 cores, 1 GiB) from n1 to n2.",
+		"30 GiB on 1 of 2 nodes", "could remove it", "keeps it: local storage (2 pods, such as shop/db); full",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
@@ -33,8 +33,8 @@ func TestTable_fragments_plansAndHoldsAreInWords(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Error("a name reaches the terminal as a control sequence")
 	}
-	var d document
-	if err := json.Unmarshal([]byte(written(t, "json", r, terminal.Printer{})), &d); err != nil || len(d.Fragments) != 1 || d.Fragments[0].Free.CPU != 12_000 {
+	var d struct{ Fragments []struct{ Free amounts } }
+	if err := json.Unmarshal([]byte(written(t, "json", r, terminal.Printer{})), &d); err != nil || len(d.Fragments) != 1 || d.Fragments[0].Free != (amounts{12, 30 << 30}) {
 		t.Errorf("%v, %+v", err, d.Fragments)
 	}
 	r.Fragments[0].Room = nil

@@ -289,13 +289,16 @@ func fragmentSections(r *Report) []page.Section {
 	if len(r.Fragments) == 0 {
 		return nil
 	}
-	pools := &page.Table{Columns: columns("POOL", "FREE", "STRANDED", "FREE A NODE", "ROOM FOR "+amount(r.For))}
+	pools := &page.Table{Columns: columns("POOL", "FREE", "STRANDED", "FREE A NODE", "ROOM FOR "+wording.Totals(cluster.Amounts(r.For.CPU, r.For.Memory)))}
 	nodes := &page.Table{Columns: columns("POOL", "NODE", "PODS", "REQUESTED", "CLUSTER AUTOSCALER"), Hanging: 2}
 	nodes.Columns[4].Below = true
-	moves := page.Section{Title: "Moves, one after the other"}
+	moves := page.Section{Title: "Moves, one after the other; each line is a separate plan"}
 	for i := range r.Fragments {
 		p := &r.Fragments[i]
 		cells := []string{terminal.Plain(p.Name), amount(p.Free), amount(p.Stranded)}
+		if p.Counted < len(p.Nodes) {
+			cells[1] += fmt.Sprintf(" on %d of %s", p.Counted, wording.Count(len(p.Nodes), "node"))
+		}
 		for k, plan := range []*fragments.Plan{&p.Empty, p.Room} {
 			if plan == nil {
 				continue
@@ -306,7 +309,7 @@ func fragmentSections(r *Report) []page.Section {
 			})
 			if len(each) > 0 {
 				aim := []string{"to free", "to make room on"}[k]
-				moves.Text = append(moves.Text, terminal.Plain(fmt.Sprintf("%s, %s %s: %s.", p.Name, aim, plan.Node, strings.Join(each, "; "))))
+				moves.Text = append(moves.Text, terminal.Plain(fmt.Sprintf("%s, %s %s: cordon %s; %s.", p.Name, aim, plan.Node, plan.Node, strings.Join(each, "; "))))
 			}
 		}
 		pools.Columns = pools.Columns[:len(cells)]
