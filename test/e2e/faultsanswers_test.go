@@ -348,7 +348,7 @@ const (
 	prometheusPassword = "history"
 )
 
-// A brokenPrometheus is a proxy before the Prometheus of the cluster, which wants a password.
+// A brokenPrometheus is a proxy in front of the Prometheus of the cluster, and requires a password.
 type brokenPrometheus struct {
 	url   string
 	fault atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)] // answers in place of Prometheus; nil for none

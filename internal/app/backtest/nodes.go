@@ -30,7 +30,7 @@ var mostOf = map[string]float64{"memory": 1e15, "cpu": 1e15, "pods": 1e15, "repl
 // shapes returns the nodes of --nodes.
 func (c *Config) shapes() (out []packing.Shape, err error) {
 	if len(c.Nodes) > 0 && c.Output == "csv" {
-		return nil, errors.New("--output csv has no figures of --nodes; use table, wide, json or html")
+		return nil, errors.New("--output csv does not contain the results of --nodes; use table, wide, json or html")
 	}
 	for _, nodes := range c.Nodes {
 		s, err := shapeOf(nodes)

@@ -330,7 +330,7 @@ func TestGuard_halfOfTheNodesAreLost_noPodMovesWithoutRoomElsewhere(t *testing.T
 	}
 }
 
-// All pods of a workload are on one node, which they fill. Those that are left use what the others did.
+// All pods of a workload run on one node, and fill it. When one leaves, the others take over its usage.
 func TestGuard_allReplicasAreOnOneNode_enoughStayInService(t *testing.T) {
 	for name, c := range map[string]struct {
 		healthy   int // of a PodDisruptionBudget
