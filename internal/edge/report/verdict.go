@@ -172,14 +172,11 @@ func listed(c *replay.Comparison, indices []int) []string {
 
 // winnersOf returns the name of the only winner, or the names of several that tie.
 func winnersOf(c *replay.Comparison, best []int) (winner string, tied []string) {
-	switch list := listed(c, best); len(list) {
-	case 0:
-		return "", nil
-	case 1:
+	list := listed(c, best)
+	if len(list) == 1 {
 		return list[0], nil
-	default:
-		return "", list
 	}
+	return "", list
 }
 
 // percentage formats a ratio as a percentage, without the sign.

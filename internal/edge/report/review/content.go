@@ -259,13 +259,8 @@ func (c *content) heldBack(row *core.Row) bool { return !row.Young.Has.Empty() &
 
 // otherTemplates returns the number of workloads whose pods differ from their template.
 func (c *content) otherTemplates() int {
-	found := map[cluster.Workload]bool{}
-	for _, row := range c.Rows {
-		if row.TemplateDiffers() {
-			found[row.Workload] = true
-		}
-	}
-	return len(found)
+	differing := slices.DeleteFunc(slices.Clone(c.Rows), func(r *core.Row) bool { return !r.TemplateDiffers() })
+	return len(cluster.SetOf(differing, func(r *core.Row) cluster.Workload { return r.Workload }))
 }
 
 func (c *content) provisional() bool {
@@ -381,36 +376,35 @@ func (c *content) top(rows []*core.Row) []*core.Row {
 	return rows
 }
 
-func (c *content) columns(wide bool) []page.Column {
-	columns := []page.Column{
-		{Title: "WORKLOAD", Least: 16}, {Title: "REPL", Right: true}, {Title: "CONTAINER", Least: 8}, {Title: "CPU"}, {Title: "MEMORY"},
-	}
-	if wide {
-		columns = append(columns, page.Column{Title: "CPU LIMIT"}, page.Column{Title: "MEMORY LIMIT"})
-		if c.differing > 0 {
-			columns = append(columns, page.Column{Title: "TEMPLATE"})
-		}
-		columns = append(columns, page.Column{Title: "VPA", Least: 6})
-		for _, name := range c.Profiles[1:] {
-			columns = append(columns, page.Column{Title: strings.ToUpper(name)})
-		}
-	}
-	return columns
+// A column is a column of the lists, and what its cells contain.
+type column struct {
+	page.Column
+	cell func(*core.Row) string
 }
 
-func (c *content) cells(row *core.Row, wide bool) []string {
-	cells := []string{ShortName(row.Workload), replicas(row), plain(row.Container), change(row, cluster.CPU), change(row, cluster.Memory)}
-	if wide {
-		cells = append(cells, limitChange(row, cluster.CPU), limitChange(row, cluster.Memory))
-		if c.differing > 0 {
-			cells = append(cells, templateCell(row))
-		}
-		cells = append(cells, plain(row.VPA))
-		for i := range c.Profiles[1:] {
-			cells = append(cells, other(row, i+1))
-		}
+// columns returns the columns that all lists have.
+func (c *content) columns(wide bool) []column {
+	columns := []column{
+		{page.Column{Title: "WORKLOAD", Least: 16}, func(row *core.Row) string { return ShortName(row.Workload) }},
+		{page.Column{Title: "REPL", Right: true}, replicas},
+		{page.Column{Title: "CONTAINER", Least: 8}, func(row *core.Row) string { return plain(row.Container) }},
+		{page.Column{Title: "CPU"}, func(row *core.Row) string { return change(row, cluster.CPU) }},
+		{page.Column{Title: "MEMORY"}, func(row *core.Row) string { return change(row, cluster.Memory) }},
 	}
-	return cells
+	if !wide {
+		return columns
+	}
+	columns = append(columns,
+		column{page.Column{Title: "CPU LIMIT"}, func(row *core.Row) string { return limitChange(row, cluster.CPU) }},
+		column{page.Column{Title: "MEMORY LIMIT"}, func(row *core.Row) string { return limitChange(row, cluster.Memory) }})
+	if c.differing > 0 {
+		columns = append(columns, column{page.Column{Title: "TEMPLATE"}, templateCell})
+	}
+	columns = append(columns, column{page.Column{Title: "VPA", Least: 6}, func(row *core.Row) string { return plain(row.VPA) }})
+	for i, name := range c.Profiles[1:] {
+		columns = append(columns, column{page.Column{Title: strings.ToUpper(name)}, func(row *core.Row) string { return other(row, i+1) }})
+	}
+	return columns
 }
 
 // templateCell returns the requests of the pod template if the pods have others.
@@ -452,16 +446,17 @@ func other(row *core.Row, i int) string {
 }
 
 // table returns a list of rows with the columns that all lists have, and more.
-func (c *content) table(title string, rows []*core.Row, wide bool, cells func(*core.Row) []string, more ...page.Column) page.Section {
-	t := &page.Table{Columns: append(c.columns(wide), more...)}
+func (c *content) table(title string, rows []*core.Row, wide bool, more ...column) page.Section {
+	columns := append(c.columns(wide), more...)
+	t := &page.Table{Columns: cluster.Each(columns, func(x *column) page.Column { return x.Column })}
 	for _, row := range rows {
-		t.Rows = append(t.Rows, page.Row{Cells: append(c.cells(row, wide), cells(row)...), Young: c.heldBack(row)})
+		t.Rows = append(t.Rows, page.Row{Cells: cluster.Each(columns, func(x *column) string { return x.cell(row) }), Young: c.heldBack(row)})
 	}
 	return page.Section{Title: title, Table: t}
 }
 
 func (c *content) risks(rows []*core.Row, wide bool) page.Section {
-	s := c.table("AT RISK", rows, wide, func(row *core.Row) []string { return []string{c.why(row)} }, page.Column{Title: "WHY", Below: true})
+	s := c.table("AT RISK", rows, wide, c.whyColumn())
 	for i, row := range rows {
 		s.Table.Rows[i].High = row.Risk == core.SeverityHigh
 	}
@@ -470,28 +465,28 @@ func (c *content) risks(rows []*core.Row, wide bool) page.Section {
 
 // young returns the list of recommendations that are only shown.
 func (c *content) young(rows []*core.Row, wide bool) page.Section {
-	return c.table("YOUNG", rows, wide, func(row *core.Row) []string { return []string{row.Basis()} }, page.Column{Title: "NO ADVICE YET", Below: true})
+	return c.table("YOUNG", rows, wide, column{page.Column{Title: "NO ADVICE YET", Below: true}, (*core.Row).Basis})
 }
 
 // narrow reports whether the terminal has no room for all columns.
 func (c *content) narrow() bool { return c.options.Width > 0 && c.options.Width < 100 }
 
 func (c *content) waste(rows []*core.Row, wide bool) page.Section {
-	if !c.narrow() {
-		return c.table("WASTE", rows, wide, func(row *core.Row) []string { return []string{c.saving(row), confidence(row)} }, c.moneyColumn(), page.Column{Title: "CONFIDENCE"})
+	sure := column{page.Column{Title: "CONFIDENCE"}, confidence}
+	if c.narrow() {
+		sure = column{page.Column{Title: "CONF."}, func(row *core.Row) string { return strings.Split(confidence(row), ",")[0] }}
 	}
-	return c.table("WASTE", rows, wide, func(row *core.Row) []string {
-		sure, _, _ := strings.Cut(confidence(row), ",")
-		return []string{c.saving(row), sure}
-	}, c.moneyColumn(), page.Column{Title: "CONF."})
+	return c.table("WASTE", rows, wide, c.moneyColumn(), sure)
 }
 
-func (c *content) moneyColumn() page.Column {
+func (c *content) moneyColumn() column {
 	if !c.Prices.Known() {
-		return page.Column{Title: "FREED"}
+		return column{page.Column{Title: "FREED"}, c.saving}
 	}
-	return page.Column{Title: c.Prices.Currency + "/MONTH", Right: true}
+	return column{page.Column{Title: c.Prices.Currency + "/MONTH", Right: true}, c.saving}
 }
+
+func (c *content) whyColumn() column { return column{page.Column{Title: "WHY", Below: true}, c.why} }
 
 // saving returns the money of a row, or what it frees if there are no prices.
 func (c *content) saving(row *core.Row) string {
@@ -508,19 +503,19 @@ func (c *content) saving(row *core.Row) string {
 }
 
 func (c *content) list(title string, rows []*core.Row, wide bool) page.Section {
-	why := page.Column{Title: "WHY", Below: true}
+	why := c.whyColumn()
 	if !c.narrow() {
-		return c.table(title, rows, wide, func(row *core.Row) []string {
-			return []string{row.Risk.String(), c.saving(row), confidence(row), c.why(row)}
-		}, page.Column{Title: "RISK"}, c.moneyColumn(), page.Column{Title: "CONFIDENCE"}, why)
+		risk := column{page.Column{Title: "RISK"}, func(row *core.Row) string { return row.Risk.String() }}
+		return c.table(title, rows, wide, risk, c.moneyColumn(), column{page.Column{Title: "CONFIDENCE"}, confidence}, why)
 	}
-	return c.table(title, rows, wide, func(row *core.Row) []string {
+	why.cell = func(row *core.Row) string {
 		text := "confidence " + confidence(row)
 		if s := c.why(row); s != "" {
 			text += "; " + s
 		}
-		return []string{c.saving(row), text}
-	}, c.moneyColumn(), why)
+		return text
+	}
+	return c.table(title, rows, wide, c.moneyColumn(), why)
 }
 
 func replicas(row *core.Row) string {

@@ -204,7 +204,7 @@ func (c *content) groupTable() page.Section {
 		{Title: "CPU FREED", Right: true}, {Title: "MEMORY FREED", Right: true},
 	}}
 	if c.Prices.Known() {
-		t.Columns = append(t.Columns, c.moneyColumn())
+		t.Columns = append(t.Columns, c.moneyColumn().Column)
 	}
 	for i := range c.options.Groups.All {
 		g := &c.options.Groups.All[i]

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -35,9 +36,8 @@ type manifest struct {
 // manifests returns the changes of all workloads, sorted, and comments about workloads that are left out.
 func (c *content) manifests() (out []manifest, leftOut []string) {
 	var last *manifest
-	unsupported := map[cluster.Workload]bool{}
 	without, young, invalid := 0, 0, 0
-	var injected, podLevel []string
+	var injected, podLevel, unsupported []string
 	for _, row := range c.ByName() {
 		version, patchable := versionOf(row.Workload)
 		which := ShortName(row.Workload) + ", container " + row.Container
@@ -54,7 +54,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 		case !row.PodLevel.Empty(): // containers that request more than the pod are refused
 			podLevel = append(podLevel, which+": its pods have pod-level requests (spec.resources), which podfit changes together with those of the containers")
 		case !patchable:
-			unsupported[row.Workload] = true
+			unsupported = append(unsupported, ShortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
 		default:
 			if last == nil || last.workload != row.Workload {
 				out = append(out, manifest{workload: row.Workload, version: version, patch: core.Patch{}})
@@ -69,13 +69,7 @@ func (c *content) manifests() (out []manifest, leftOut []string) {
 	leftOut = withCount(leftOut, invalid, "with names that Kubernetes does not permit")
 	leftOut = append(leftOut, injected...)
 	leftOut = append(leftOut, podLevel...)
-	for _, row := range c.ByName() {
-		if unsupported[row.Workload] {
-			delete(unsupported, row.Workload)
-			leftOut = append(leftOut, ShortName(row.Workload)+": kind "+plain(row.Workload.Kind)+" cannot be patched by a strategic merge")
-		}
-	}
-	return out, leftOut
+	return out, append(leftOut, slices.Compact(unsupported)...) // one line for all containers of a workload
 }
 
 // comments adds the facts of the report and what is left out as comments of YAML or a shell.
