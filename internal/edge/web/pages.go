@@ -395,7 +395,7 @@ type aboutView struct {
 func (h *handler) about(s *State, v *overview.Viewer, _ query) any {
 	view := aboutView{
 		Version: h.Version, Cluster: h.Cluster, Contact: s.Contact, Loading: s.Loading, Problems: notesOf(s, v), Usage: s.Overview.UsageSeen,
-		From: s.ActivityFrom, Viewer: v.Name, License: bundled().license, Health: healthOf(s, v),
+		From: s.ActivityFrom, Viewer: v.Name, License: bundled().License, Health: healthOf(s, v),
 	}
 	if v.All {
 		view.Excluded = s.Excluded

@@ -94,7 +94,7 @@ type page struct {
 }
 
 // Asset returns the relative address of a file.
-func (p *page) Asset(base string) string { return p.Root + "assets/" + bundled().urls[base] }
+func (p *page) Asset(base string) string { return p.Root + "assets/" + bundled().URLs[base] }
 
 // Link returns a link to a page, or only its text in an offline page.
 func (p *page) Link(path, text string) template.HTML {

@@ -85,6 +85,16 @@ type Explanation struct {
 	Sections []document.Section
 }
 
+// Section returns the section with a title, nil if there is none.
+func (e Explanation) Section(title string) *document.Section {
+	return cluster.Find(e.Sections, func(s *document.Section) bool { return s.Title == title })
+}
+
+// Why returns the sections that say how sizes come about.
+func (e Explanation) Why() []document.Section {
+	return slices.DeleteFunc(slices.Clone(e.Sections), func(s document.Section) bool { return !strings.HasPrefix(s.Title, "Why ") })
+}
+
 // An Explainer explains workloads as "podfit explain" does.
 type Explainer interface {
 	// Explain explains a workload. Unless whole is true, the explanation contains nothing of other namespaces and of nodes.

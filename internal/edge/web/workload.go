@@ -30,8 +30,7 @@ type workloadPage struct {
 	Resizes     []resizeView    `json:"resizes"`
 	Commands    []command       `json:"commands"`
 	Patch       string          `json:"patch,omitempty"`
-	Sections    explanation     `json:"-"`
-	Explain     string          `json:"-"`                     // as "podfit explain" prints it
+	Explanation Explanation     `json:"-"`
 	Explained   json.RawMessage `json:"explanation,omitempty"` // as "podfit explain -o json" prints it
 	Unexplained string          `json:"explanationProblem,omitempty"`
 	Profiles    []choiceView    `json:"profiles"`
@@ -40,37 +39,6 @@ type workloadPage struct {
 	Unrecorded  string          `json:"prometheusProblem,omitempty"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation if it takes too long to be on the page
-}
-
-// An explanation is what the page shows of podfit explain, by topic.
-type explanation struct {
-	Tags      []string
-	Notes     []string
-	Now, Next *document.Section
-	You       []command
-	Why       []document.Section
-	WhatIf    *document.Section
-}
-
-// explanationOf returns the sections of an explanation by topic. Sections with other titles are only in the text.
-func explanationOf(e Explanation) explanation {
-	out := explanation{Tags: e.Tags, Notes: e.Notes}
-	for i := range e.Sections {
-		s := &e.Sections[i]
-		switch {
-		case s.Title == "Now":
-			out.Now = s
-		case s.Title == "Next":
-			out.Next = s
-		case s.Title == "What if":
-			out.WhatIf = s
-		case strings.HasPrefix(s.Title, "Why "):
-			out.Why = append(out.Why, *s)
-		case s.Title == "You":
-			out.You = cluster.Each(s.Parts, func(p *document.Section) command { return command{strings.Join(p.Text, " "), p.Command} })
-		}
-	}
-	return out
 }
 
 // The bounds of explanations that nobody asked for. Each one reads the pods that the viewer may see.
@@ -113,11 +81,10 @@ func (p *workloadPage) add(from <-chan explained, asked bool) {
 			p.Unexplained = e.err.Error()
 			return
 		}
-		p.Sections = explanationOf(e.Explanation)
-		p.Explain = e.Text
+		p.Explanation = e.Explanation
 		p.Explained = e.Data
-		if len(p.Sections.You) > 0 {
-			p.Commands = p.Sections.You
+		if you := e.Section("You"); you != nil {
+			p.Commands = cluster.Each(you.Parts, func(p *document.Section) command { return command{strings.Join(p.Text, " "), p.Command} })
 		}
 	case <-late:
 	}
