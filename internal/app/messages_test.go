@@ -46,8 +46,11 @@ const (
 const omitted = "…"
 
 func TestMessagesPage_matchesCode(t *testing.T) {
-	want := messagesPage(t)
-	for _, file := range []string{"../../docs/messages.md", "explain/messages/messages.md"} { // podfit explain reads the second one
+	page := messagesPage(t)
+	for file, want := range map[string]string{
+		"../../docs/messages.md":         page,
+		"explain/messages/messages.json": messagesFile(t, page), // podfit explain reads it
+	} {
 		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)

@@ -41,14 +41,14 @@ func TestFind_namesAndTexts_theirMessages(t *testing.T) {
 	}
 }
 
-func TestParse_wholePage_eachMessageHasItsParts(t *testing.T) {
-	all := parse(page)
+func TestEntries_wholePage_eachMessageHasItsParts(t *testing.T) {
+	all := entries()
 	if len(all) < 200 {
 		t.Errorf("the page has %d messages", len(all))
 	}
 	seen := map[string]bool{}
 	for _, m := range all {
-		if complete := m.Meaning != "" && m.Remedy != "" || m.About != "" && strings.HasSuffix(m.Kind, " in the log"); !complete || len(m.names()) == 0 {
+		if complete := m.Meaning != "" && m.Remedy != "" || m.About != "" && strings.HasSuffix(m.Kind, " in the log"); !complete || len(m.Names) == 0 {
 			t.Errorf("incomplete: %+v", m)
 		}
 		if m.Text != "" && seen[m.Kind+m.Text] {
