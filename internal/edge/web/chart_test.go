@@ -99,7 +99,7 @@ func TestChoicesOf_profilesWithoutHistory_areNamedOnce(t *testing.T) {
 	if len(known) != 3 || known[0].Span != 2 || known[1].Profile != "busy-hours" || known[2].Container != "proxy" || known[2].Span != 1 {
 		t.Errorf("known %+v", known)
 	}
-	if len(unknown) != 1 || unknown[0].Names() != "cost, balanced" {
+	if len(unknown) != 1 || strings.Join(unknown[0].Profiles, ", ") != "cost, balanced" {
 		t.Errorf("not known %+v", unknown)
 	}
 }

@@ -26,14 +26,10 @@ const (
 
 // pageOf returns a page with what all pages show.
 func pageOf(title, section string, s *State, v *overview.Viewer, body any) *page {
-	p := &page{
-		Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Loading: s.Loading, Notes: notesOf(s, v), Unheard: s.NoActivity, Viewer: v.Name,
-		Health: healthOf(s, v), Body: body,
+	return &page{
+		Title: title, Section: section, Now: s.Overview.At, Contact: s.Contact, Age: s.Overview.At.Sub(s.Contact), Loading: s.Loading, Notes: notesOf(s, v),
+		Unheard: s.NoActivity, Viewer: v.Name, Health: healthOf(s, v), Body: body,
 	}
-	if !s.Contact.IsZero() {
-		p.Age = s.Overview.At.Sub(s.Contact)
-	}
-	return p
 }
 
 // notesOf returns the problems of the data. A viewer of some namespaces gets no causes that may name others.
@@ -240,11 +236,10 @@ func (h *handler) workloads(s *State, v *overview.Viewer, q query) any {
 	asked.Order = cmp.Or(asked.Order, overview.ByRisk)
 	found := o.Select(asked)
 	all := o.Namespaces()
-	view := workloadsView{
+	return workloadsView{
 		At: o.At, Total: found.Total, Page: found.Page, Pages: found.Pages, Rows: s.viewsOf(found.Rows), Query: asked,
 		Namespaces: all[:min(len(all), maxChoices)], Orders: overview.Orders[:],
 	}
-	return view
 }
 
 // Number returns the number of a page relative to the current one, "" if there is none.
@@ -365,7 +360,7 @@ func (h *handler) profiles(s *State, v *overview.Viewer, _ query) any {
 			users[row.Profile]++
 		}
 	}
-	view := profilesView{
+	return profilesView{
 		Profiles: cluster.Each(recommend.Builtins(), func(p *recommend.Profile) profileView { return profileViewOf(p, users[p.Name]) }),
 		Custom: cluster.Each(s.Custom, func(p *CustomProfile) profileView {
 			v := profileViewOf(&p.Profile, users[p.Name])
@@ -373,7 +368,6 @@ func (h *handler) profiles(s *State, v *overview.Viewer, _ query) any {
 			return v
 		}),
 	}
-	return view
 }
 
 type aboutView struct {

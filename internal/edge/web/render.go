@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -34,7 +35,7 @@ var functions = template.FuncMap{
 	"day":     func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04") },
 	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
-	"columns": columnsOf,
+	"cut":     cut,
 	"list":    func(values ...any) []any { return values },
 }
 
@@ -43,22 +44,10 @@ func ago(d time.Duration) string { return wording.Elapsed(d, "d") }
 // An item is a link of the navigation.
 type item struct{ Root, Path, ID, Text, Section string }
 
-// columns are the titles and the classes of the columns of a table, and the ID of its title.
-type columns struct {
-	ID      string
-	Columns []column
-}
-
-type column struct{ Title, Class string }
-
-// columnsOf returns columns. A title may be followed by | and a class.
-func columnsOf(id string, titles ...string) columns {
-	out := columns{ID: id}
-	for _, title := range titles {
-		title, class, _ := strings.Cut(title, "|")
-		out.Columns = append(out.Columns, column{title, class})
-	}
-	return out
+// cut returns the title and the class of a column of a table. A class follows the title and |.
+func cut(column string) [2]string {
+	title, class, _ := strings.Cut(column, "|")
+	return [2]string{title, class}
 }
 
 // formatAmount formats the amount of a resource, "–" if it is not set.
@@ -83,13 +72,14 @@ type page struct {
 	Policy  string        // content security policy of an offline page
 	Now     time.Time     // when the page was made
 	Contact time.Time     // see State; zero if there was no contact
-	Age     time.Duration // since Contact
+	Age     time.Duration // since Contact, if there was one
 	Health  []overview.Part
 	Loading []string
-	Notes   []string // problems of the data
-	Unheard bool     // it is not known what podfit did
-	Charts  bool     // the page has charts
-	Self    string   // address of this page with its parameters, relative
+	Notes   []string   // problems of the data
+	Unheard bool       // it is not known what podfit did
+	Charts  bool       // the page has charts
+	Path    string     // relative address of this page
+	Query   url.Values // its parameters
 	Body    any
 }
 
@@ -105,13 +95,11 @@ func (p *page) Link(path, text string) template.HTML {
 	return template.HTML(`<a href="` + template.HTMLEscapeString(p.Root+path) + `">` + escaped + "</a>") // both are escaped
 }
 
-// With returns the address of this page with a parameter replaced.
+// With returns the address of this page with a parameter replaced, without those that select a format.
 func (p *page) With(name, value string) string {
-	path, raw, _ := strings.Cut(p.Self, "?")
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		values = url.Values{}
-	}
+	values := maps.Clone(p.Query)
+	values.Del("format")
+	values.Del("save")
 	if name != "page" {
 		values.Del("page")
 	}
@@ -120,9 +108,9 @@ func (p *page) With(name, value string) string {
 		values.Set(name, value)
 	}
 	if encoded := values.Encode(); encoded != "" {
-		return path + "?" + encoded
+		return p.Path + "?" + encoded
 	}
-	return path
+	return p.Path
 }
 
 // root returns the relative path from a page to the root of all pages.
@@ -133,18 +121,12 @@ func root(r *http.Request) string {
 	return "./"
 }
 
-// self returns the relative address of a page: its last path segment with its parameters, without those that select a format.
+// self returns the relative address of a page: the last segment of its path.
 func self(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	segment := path[strings.LastIndexByte(path, '/')+1:]
 	if segment == "" || strings.Contains(segment, ":") {
-		segment = "./" + segment
-	}
-	values := r.URL.Query()
-	values.Del("format")
-	values.Del("save")
-	if encoded := values.Encode(); encoded != "" {
-		return segment + "?" + encoded
+		return "./" + segment
 	}
 	return segment
 }
@@ -163,7 +145,7 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, name string, p *p
 		body, err = json.MarshalIndent(p.Body, "", " ")
 		body = append(body, '\n')
 	} else {
-		p.Root, p.Self, p.Cluster, p.Version = root(r), self(r), h.Cluster, h.Version
+		p.Root, p.Path, p.Query, p.Cluster, p.Version = root(r), self(r), r.URL.Query(), h.Cluster, h.Version
 		if r.URL.Query().Get("save") != "" {
 			p.Offline = true
 			p.Style, p.Policy = bundled().style, bundled().policy
@@ -190,7 +172,7 @@ func render(name string, p *page) ([]byte, error) {
 
 // fail sends an error page.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
-	p := &page{Title: http.StatusText(status), Root: root(r), Self: self(r), Cluster: h.Cluster, Version: h.Version, Now: time.Now(), Body: text}
+	p := &page{Title: http.StatusText(status), Root: root(r), Path: self(r), Query: r.URL.Query(), Cluster: h.Cluster, Version: h.Version, Now: time.Now(), Body: text}
 	body, err := render("error", p)
 	if err != nil {
 		h.Log.Error("Failed to render a page", slog.Any("error", err))

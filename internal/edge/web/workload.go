@@ -109,9 +109,6 @@ type unknownView struct {
 	Reason   string   `json:"reason"`
 }
 
-// Names returns the profiles for a sentence.
-func (u unknownView) Names() string { return strings.Join(u.Profiles, ", ") }
-
 // choicesOf returns what the profiles would recommend, by container, and the profiles of which nothing is known.
 func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
 	unknown = []unknownView{}
