@@ -5,7 +5,6 @@ package recommend
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -15,7 +14,6 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
-	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 )
 
@@ -105,21 +103,6 @@ func target(advice []cluster.Advice, container string) cluster.Resources {
 		return a.Target
 	}
 	return cluster.Resources{}
-}
-
-// readStored reads the stored usage history. What cannot be read is added to the gaps of the scene.
-func readStored(ctx context.Context, clients *kube.Clients, namespace string, s *scene) (checkpoint.Stored, error) {
-	out, checkpoints, histories := checkpoint.ReadStored(ctx, clients, checkpoint.StorageOptions{Namespace: namespace})
-	if ctx.Err() != nil {
-		return out, ctx.Err()
-	}
-	for _, err := range []error{checkpoints, histories} {
-		if err != nil {
-			s.Missing = append(s.Missing, err.Error())
-			s.unread = true
-		}
-	}
-	return out, nil
 }
 
 // restore adds the stored history of reviewed workloads to a book. A container whose history cannot be restored has no evidence.

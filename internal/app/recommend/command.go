@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/price"
 	"podfit.dev/podfit/internal/edge/prom/survey"
@@ -63,7 +64,7 @@ Exit codes:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
-			j := job{config: c, streams: s, interval: readingInterval}
+			j := job{Config: c, streams: s, interval: readingInterval}
 			return j.run(cmd.Context())
 		},
 	}
@@ -77,7 +78,7 @@ Exit codes:
 }
 
 type job struct {
-	config   Config
+	Config
 	streams  process.Streams
 	interval time.Duration // between two readings of the Metrics API
 }
@@ -95,19 +96,21 @@ func (c *Config) window() time.Duration {
 
 // run reads, reviews and reports. An interrupt ends reading; what was read until then is reported.
 func (j *job) run(ctx context.Context) error {
-	if j.config.source() == sourceTrace {
+	if j.source() == sourceTrace {
 		s, subjects, err := j.readTrace()
 		if err != nil {
 			return err
 		}
 		return j.report(s, subjects)
 	}
-	c := &j.config
-	clients, err := c.connect(ctx)
+	clients, err := kube.NewClients(j.Kube)
+	if err == nil {
+		err = clients.Reach(ctx, j.onlyNamespace())
+	}
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	s, err := c.readScene(ctx, clients)
+	s, err := j.readScene(ctx, clients)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -118,7 +121,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	s.Cluster = c.Kube.ClusterName(clients)
+	s.Cluster = j.Kube.ClusterName(clients)
 	if s.Prices, err = j.prices(ctx, s, from); err != nil {
 		return interrupted(ctx, err)
 	}
@@ -126,7 +129,7 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if names := s.otherProfiles(); len(names) > 0 && s.Source != review.SourceVPAs && len(c.Profiles) == 0 {
+	if names := s.otherProfiles(); len(names) > 0 && s.Source != review.SourceVPAs && len(j.Profiles) == 0 {
 		s.Missing = append(s.Missing, "workloads of the recommenders "+strings.Join(names, ", ")+" are sized by the default profile, because there is no right to read SizingProfiles")
 	}
 	return j.report(s, subjects)
@@ -134,7 +137,7 @@ func (j *job) run(ctx context.Context) error {
 
 // read reads usage from the source, and sets the source, the notes and the gaps of the report.
 func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *process.PrometheusEndpoint) ([]review.Subject, error) {
-	source := j.config.source()
+	source := j.source()
 	unreadable := ""
 	if from != nil {
 		var subjects []review.Subject
@@ -143,7 +146,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 			subjects, err = j.readHistory(ctx, recorded, s)
 		}
 		if err == nil || source == sourcePrometheus || ctx.Err() != nil {
-			s.Source, s.Window, s.Peaks = from.Name, j.config.window(), true
+			s.Source, s.Window, s.Peaks = from.Name, j.window(), true
 			j.noteUnused(s, "for")
 			return subjects, err
 		}
@@ -162,13 +165,13 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 		j.noteUnused(s, "history")
 		return j.readStored(ctx, clients, s)
 	}
-	sampler, err := metrics.New(clients.Config, clients.HTTP, j.config.onlyNamespace())
+	sampler, err := metrics.New(clients.Config, clients.HTTP, j.onlyNamespace())
 	if err != nil {
 		return nil, err
 	}
 	j.announce(unreadable)
 	s.Source = "Metrics API"
-	s.Window = j.config.For
+	s.Window = j.For
 	j.noteUnused(s, "history")
 	return j.readMetrics(ctx, sampler, s)
 }
@@ -176,7 +179,7 @@ func (j *job) read(ctx context.Context, clients *kube.Clients, s *scene, from *p
 // noteUnused adds a note if a flag for another source of usage is set: for or history.
 func (j *job) noteUnused(s *scene, flag string) {
 	defaults := Defaults()
-	if flag == "for" && j.config.For != defaults.For || flag == "history" && j.config.History != defaults.History {
+	if flag == "for" && j.For != defaults.For || flag == "history" && j.History != defaults.History {
 		s.Notes = append(s.Notes, "--"+flag+" has no effect, because usage is from "+s.Source+".")
 	}
 }
@@ -184,11 +187,11 @@ func (j *job) noteUnused(s *scene, flag string) {
 // announce says before the Metrics API is read how long that takes, and why it is read if the user has not asked for it. unreadable is the note
 // about a Prometheus that was found but cannot be read, "" if there is none.
 func (j *job) announce(unreadable string) {
-	if j.config.Quiet {
+	if j.Quiet {
 		return
 	}
-	text := fmt.Sprintf("Reading the Metrics API for %v (--for)", j.config.For)
-	if j.config.source() != sourceMetrics {
+	text := fmt.Sprintf("Reading the Metrics API for %v (--for)", j.For)
+	if j.source() != sourceMetrics {
 		text += ", because there are no VPAs and no Prometheus that can be read"
 	}
 	if j.newPreview() == nil {
@@ -200,18 +203,17 @@ func (j *job) announce(unreadable string) {
 
 // prices returns the prices of the nodes: from the file, or OpenCost, or assumed ones.
 func (j *job) prices(ctx context.Context, s *scene, from *process.PrometheusEndpoint) (review.Prices, error) {
-	c := &j.config
 	switch {
-	case c.NoMoney:
+	case j.NoMoney:
 		return review.Prices{}, nil
-	case c.Prices != "":
-		return price.ReadFile(c.Prices, s.Nodes)
-	case c.OpenCost != "":
-		transport, err := c.Transport()
+	case j.Prices != "":
+		return price.ReadFile(j.Prices, s.Nodes)
+	case j.OpenCost != "":
+		transport, err := j.Transport()
 		if err != nil {
 			return review.Prices{}, err
 		}
-		return openCost(ctx, c.OpenCost, transport, s)
+		return openCost(ctx, j.OpenCost, transport, s)
 	case from != nil:
 		found, err := openCost(ctx, from.Address, from.Transport, s)
 		if err == nil || ctx.Err() != nil {
@@ -232,16 +234,15 @@ func openCost(ctx context.Context, address string, transport http.RoundTripper, 
 
 // check returns an error if there is nothing to review, or if an argument or profile is unknown.
 func (j *job) check(s *scene) error {
-	c := &j.config
-	for _, name := range c.Names {
+	for _, name := range j.Names {
 		if !slices.ContainsFunc(s.workloads, func(w *workload) bool { return isNamed(name, w.key) }) {
-			return fmt.Errorf("there is no %s with live pods in %s%s", name, c.scopeText(), s.whyIdle(name))
+			return fmt.Errorf("there is no %s with live pods in %s%s", name, j.scopeText(), s.whyIdle(name))
 		}
 	}
 	if len(s.workloads) == 0 {
-		return fmt.Errorf("there are no workloads with live pods in %s", c.scopeText())
+		return fmt.Errorf("there are no workloads with live pods in %s", j.scopeText())
 	}
-	for _, name := range c.Profiles {
+	for _, name := range j.Profiles {
 		if !s.catalog.Contains(&cluster.Autoscaler{Recommender: name}) {
 			names := builtinNames()
 			return process.UsageError{Err: fmt.Errorf("--profile: there is no profile %q%s; use one of %s, or a SizingProfile of the cluster", name, spelling.Hint(name, names), strings.Join(names, ", "))}
@@ -263,21 +264,28 @@ func (c *Config) scopeText() string {
 
 // books returns a book without usage for each profile.
 func (j *job) books(s *scene) []*book {
-	profiles := j.config.Profiles
+	profiles := j.Profiles
 	if len(profiles) == 0 {
 		profiles = []string{""}
 	}
 	return cluster.Each(profiles, func(name *string) *book { return newBook(*name, s) })
 }
 
+// readStored returns the subjects according to the stored usage history. What cannot be read is added to the gaps of the scene.
 func (j *job) readStored(ctx context.Context, clients *kube.Clients, s *scene) ([]review.Subject, error) {
-	history, err := readStored(ctx, clients, j.config.onlyNamespace(), s)
-	if err != nil {
-		return nil, err
+	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, checkpoint.StorageOptions{Namespace: j.onlyNamespace()})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for _, err := range []error{checkpoints, histories} {
+		if err != nil {
+			s.Missing = append(s.Missing, err.Error())
+			s.unread = true
+		}
 	}
 	books := j.books(s)
 	for _, b := range books {
-		b.restore(history)
+		b.restore(stored)
 	}
 	return j.allSubjects(s, books, (*book).adviseStored, books[0].storedEvidence), nil
 }
@@ -294,7 +302,7 @@ func (j *job) allSubjects(
 		}
 		for _, container := range w.containers {
 			known := evidence(w, container)
-			known.AddStatusKills(w.live, container, s.Now.Add(-j.config.window()))
+			known.AddStatusKills(w.live, container, s.Now.Add(-j.window()))
 			subject := j.subject(s, w, container, books, advice)
 			subject.Evidence = &known
 			out = append(out, subject)
@@ -354,9 +362,9 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	a := &cluster.Autoscaler{Target: w.key, Horizontal: w.hpas}
 	first, n := a.ScaledBy(container, res)
 	switch {
-	case n == 0 || j.config.HPA == hpaIgnore:
+	case n == 0 || j.HPA == hpaIgnore:
 		return review.Kept{}
-	case j.config.HPA == hpaKeep:
+	case j.HPA == hpaKeep:
 		return review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
 	case n > 1 || first.Metric.Container == "" && len(w.containers) > 1:
 		return review.Kept{Reason: review.SeveralMetrics, By: first.HPA.Name, Percent: first.Metric.Percent}
@@ -373,24 +381,23 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 func (j *job) report(s *scene, subjects []review.Subject) error {
 	r, o := j.review(s, subjects)
 	young := slices.ContainsFunc(r.Rows, func(r *review.Row) bool { return !r.Young.Has.Empty() })
-	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.config.Output) {
+	if young && !r.IncludeYoung && slices.Contains([]string{"patch", "kustomize", "helm-values", "vpa"}, j.Output) {
 		fmt.Fprintln(j.streams.Err, "Numbers from less than 6 hours of usage are not in the manifests (--include-young).")
 	}
-	if err := report.Write(j.streams.Out, j.config.Output, r, o); err != nil {
+	if err := report.Write(j.streams.Out, j.Output, r, o); err != nil {
 		return err
 	}
 	return j.verdict(r)
 }
 
 func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, report.Options) {
-	c := &j.config
 	config := s.Config
-	config.Profiles = c.Profiles
+	config.Profiles = j.Profiles
 	if len(config.Profiles) == 0 {
 		config.Profiles = []string{profilesOf(subjects)}
 	}
-	config.Limits = review.LimitRule(c.Limits)
-	config.IncludeYoung = c.IncludeYoung
+	config.Limits = review.LimitRule(j.Limits)
+	config.IncludeYoung = j.IncludeYoung
 	config.Notes = append(slices.Clip(config.Notes), s.noteUnmeasured(subjects)...)
 	if s.whole {
 		config.Pods = s.snapshot.Pods
@@ -398,51 +405,45 @@ func (j *job) review(s *scene, subjects []review.Subject) (*review.Report, repor
 	r := review.New(config, subjects)
 	width, _, onTerminal := process.TerminalSize(j.streams.Out)
 	o := report.Options{
-		Width: width, Colour: onTerminal && !c.NoColour && os.Getenv("NO_COLOR") == "", Top: c.Top, Sort: c.Sort, MinSaving: c.MinSaving,
+		Width: width, Colour: onTerminal && !j.NoColour && os.Getenv("NO_COLOR") == "", Top: j.Top, Sort: j.Sort, MinSaving: j.MinSaving,
 	}
 	switch {
-	case c.GroupBy == "namespace":
+	case j.GroupBy == "namespace":
 		o.Groups = r.ByNamespace()
-	case c.GroupBy == "pool":
+	case j.GroupBy == "pool":
 		o.Groups = r.ByPool()
-	case c.GroupBy != "workload":
-		o.Groups = r.ByLabel(strings.TrimPrefix(c.GroupBy, "label="), s.labels)
+	case j.GroupBy != "workload":
+		o.Groups = r.ByLabel(strings.TrimPrefix(j.GroupBy, "label="), s.labels)
 	}
 	return r, o
 }
 
 // profilesOf returns the profile of all subjects, or "profile of each VPA" if there are several.
 func profilesOf(subjects []review.Subject) string {
-	name := ""
-	for i := range subjects {
-		switch p := subjects[i].Targets[0].Profile; {
-		case name == "":
-			name = p
-		case name != p:
-			return "profile of each VPA"
-		}
+	names := slices.Compact(cluster.Each(subjects, func(s *review.Subject) string { return s.Targets[0].Profile }))
+	if len(names) > 1 {
+		return "profile of each VPA"
 	}
-	return name
+	return strings.Join(names, "")
 }
 
 // verdict returns the error that leads to the exit code.
 func (j *job) verdict(r *review.Report) error {
-	c := &j.config
 	if len(r.Missing) > 0 {
 		return process.ExitError{Code: exitPartial, Err: fmt.Errorf("the report is incomplete: %s", strings.Join(r.Missing, "; "))}
 	}
 	var reasons []string
 	for _, row := range r.Rows {
-		if !row.Young.Has.Empty() && c.FailOn == "waste" {
+		if !row.Young.Has.Empty() && j.FailOn == "waste" {
 			continue
 		}
-		if c.FailOn == "risk" && row.Risk == review.SeverityHigh || c.FailOn == "waste" && row.Waste == review.SeverityHigh {
-			reasons = append(reasons, fmt.Sprintf("--fail-on %s: %s, container %s has a high %s", c.FailOn, row.Workload, row.Container, c.FailOn))
+		if j.FailOn == "risk" && row.Risk == review.SeverityHigh || j.FailOn == "waste" && row.Waste == review.SeverityHigh {
+			reasons = append(reasons, fmt.Sprintf("--fail-on %s: %s, container %s has a high %s", j.FailOn, row.Workload, row.Container, j.FailOn))
 			break
 		}
 	}
-	if c.FailSaving > 0 && r.Summary.Recoverable >= c.FailSaving {
-		reasons = append(reasons, fmt.Sprintf("--fail-saving %v: %s %.2f a month could be saved", c.FailSaving, r.Prices.Currency, r.Summary.Recoverable))
+	if j.FailSaving > 0 && r.Summary.Recoverable >= j.FailSaving {
+		reasons = append(reasons, fmt.Sprintf("--fail-saving %v: %s %.2f a month could be saved", j.FailSaving, r.Prices.Currency, r.Summary.Recoverable))
 	}
 	if len(reasons) > 0 {
 		return process.ExitError{Code: exitFailOn, Err: errors.New(strings.Join(reasons, "; "))}

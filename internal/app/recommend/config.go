@@ -155,12 +155,16 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 // Validate returns all invalid flags as one error.
 func (c *Config) Validate() error {
-	problems := []error{c.validateChoices(), c.validateScope(), c.validateSource(), c.validateProfiles(), c.validateMoney()}
-	return errors.Join(problems...)
+	var errs process.Problems
+	c.validateChoices(&errs)
+	c.validateScope(&errs)
+	c.validateSource(&errs)
+	errs = append(errs, c.validateProfiles())
+	c.validateMoney(&errs)
+	return errors.Join(errs...)
 }
 
-func (c *Config) validateChoices() error {
-	var errs process.Problems
+func (c *Config) validateChoices(errs *process.Problems) {
 	for _, x := range [...]struct{ flag, value string }{
 		{"source", c.Source}, {"limits", c.Limits}, {"hpa", c.HPA}, {"output", c.Output}, {"sort", c.Sort}, {"load", c.Load}, {"fail-on", c.FailOn},
 	} {
@@ -171,34 +175,30 @@ func (c *Config) validateChoices() error {
 	g := c.GroupBy
 	errs.AddIf(g != "workload" && g != "namespace" && g != "pool" && (!strings.HasPrefix(g, "label=") || g == "label="), "--group-by must be workload, namespace, pool or label=NAME, got %q", g)
 	errs.AddIf(c.Top < 0, "--top must be at least 0, got %d; 0 means all", c.Top)
-	return errors.Join(errs...)
 }
 
-func (c *Config) validateScope() error {
-	var errs process.Problems
+func (c *Config) validateScope(errs *process.Problems) {
 	errs.AddIf(c.AllNamespaces && len(c.Namespaces) > 0, "--all-namespaces and --namespace cannot both be set")
-	errs = append(errs, process.CheckNamespaces("namespace", c.Namespaces)...)
-	errs = append(errs, process.CheckNamespaces("exclude-namespaces", c.Excluded)...)
+	*errs = append(*errs, process.CheckNamespaces("namespace", c.Namespaces)...)
+	*errs = append(*errs, process.CheckNamespaces("exclude-namespaces", c.Excluded)...)
 	_, err := labels.Parse(c.Selector)
 	errs.AddIf(err != nil, "--selector must be a selector such as app=web,tier!=db, got %q", c.Selector)
 	for _, name := range c.Names {
 		kind, rest, ok := strings.Cut(name, "/")
 		errs.AddIf(!ok || kind == "" || rest == "" || strings.Contains(rest, "/"), "a workload must be KIND/NAME, such as deploy/cart, got %q", name)
 	}
-	return errors.Join(errs...)
 }
 
 // ownParams are the parameters of a query that podfit sets.
 var ownParams = map[string]bool{"query": true, "time": true, "start": true, "end": true, "step": true, "timeout": true}
 
-func (c *Config) validateSource() error {
+func (c *Config) validateSource(errs *process.Problems) {
 	const shortest = 2 * time.Minute // time for which the Metrics API is read: two readings
-	var errs process.Problems
 	errs.AddIf(c.Source == sourceTrace && c.Trace == "", "--source trace requires --trace")
 	errs.AddIf(c.Trace != "" && c.Source != sourceTrace && c.Source != sourceAuto, "--trace and --source %s cannot both be set", c.Source)
 	errs.AddIf(c.Prometheus != "" && (c.Source == sourceTrace || c.Source == sourceAuto && c.Trace != ""), "--trace and --prometheus cannot both be set")
 	errs.AddIf(c.OpenCost != "" && !process.IsURL(c.OpenCost), "--opencost must be a URL such as http://localhost:9090, got %q", c.OpenCost)
-	errs = append(errs, c.PrometheusConfig.Validate())
+	*errs = append(*errs, c.PrometheusConfig.Validate())
 	history, err := model.ParseDuration(c.History)
 	errs.AddIf(err != nil || history <= 0, "--history must be a duration such as 12h or 14d, got %q", c.History)
 	errs.AddIf(c.For < shortest, "--for must be at least %v, because one reading of usage is no basis for a recommendation; got %v", shortest, c.For)
@@ -210,7 +210,6 @@ func (c *Config) validateSource() error {
 	if u, err := url.Parse(c.Prometheus); err == nil {
 		errs.AddIf(u.RawQuery != "", "--prometheus must be a URL without parameters, got ?%s; set them with --prometheus-param", u.RawQuery)
 	}
-	return errors.Join(errs...)
 }
 
 func (c *Config) validateProfiles() error {
@@ -229,8 +228,7 @@ func (c *Config) validateProfiles() error {
 	return nil
 }
 
-func (c *Config) validateMoney() error {
-	var errs process.Problems
+func (c *Config) validateMoney(errs *process.Problems) {
 	for _, x := range [...]struct {
 		flag  string
 		value float64
@@ -239,7 +237,6 @@ func (c *Config) validateMoney() error {
 	}
 	errs.AddIf(c.NoMoney && (c.Prices != "" || c.OpenCost != "" || c.FailSaving > 0 || c.MinSaving > 0), "--no-money excludes --prices, --opencost, --min-saving and --fail-saving")
 	errs.AddIf(c.Prices != "" && c.OpenCost != "", "--prices and --opencost cannot both be set")
-	return errors.Join(errs...)
 }
 
 // source returns the source of usage, or auto if it depends on the cluster.

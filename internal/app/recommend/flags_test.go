@@ -160,8 +160,8 @@ func TestProgress_outputs_isShownOnTerminalOnly(t *testing.T) {
 			var errs bytes.Buffer
 			c := Defaults()
 			c.Quiet = tt.quiet
-			j := job{config: c, streams: process.Streams{Err: &errs, Terminal: tt.terminal}}
-			bar := j.newProgress()
+			j := job{Config: c, streams: process.Streams{Err: &errs, Terminal: tt.terminal}}
+			bar := j.newProgress(true)
 			for i := range 38 {
 				time.Sleep(time.Second)
 				bar.show(float64(i+1)/100, "70 of 182 queries · shop\x1b[2J, 9 Nov")

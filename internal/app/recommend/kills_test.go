@@ -40,8 +40,8 @@ func (k recordedUsage) recommended(t *testing.T) (memory int64, kills int) {
 	if k.exit {
 		w.live[0].Containers[0].Exit = &cluster.Exit{OOM: true, Kills: 1, Finished: at.Add(-20 * time.Minute), Started: at.Add(-time.Hour)}
 	}
-	j := job{config: Defaults()}
-	j.config.Profiles = []string{k.profile}
+	j := job{Config: Defaults()}
+	j.Profiles = []string{k.profile}
 	c := newCollector(s, j.books(s))
 	for hour := range 9 * 24 {
 		h := survey.Hour{

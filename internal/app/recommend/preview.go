@@ -24,7 +24,7 @@ type preview struct {
 // newPreview returns a preview, nil unless a person reads a table on a terminal that knows control sequences.
 func (j *job) newPreview() *preview {
 	_, rows, terminal := process.TerminalSize(j.streams.Out)
-	if !terminal || rows < 4 || os.Getenv("TERM") == "dumb" || j.config.Quiet || j.config.Output != "table" && j.config.Output != "wide" {
+	if !terminal || rows < 4 || os.Getenv("TERM") == "dumb" || j.Quiet || j.Output != "table" && j.Output != "wide" {
 		return nil
 	}
 	return &preview{out: j.streams.Out}
@@ -38,7 +38,7 @@ func (p *preview) draw(j *job, c *collector, left time.Duration) {
 	}
 	r, o := j.review(c.scene, j.provisionalSubjects(c))
 	var table strings.Builder
-	_ = report.Write(&table, j.config.Output, r, o)
+	_ = report.Write(&table, j.Output, r, o)
 	p.clear()
 	p.columns, p.rows, _ = process.TerminalSize(p.out)
 	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")

@@ -77,7 +77,7 @@ func refineUntilCtrlC(t *testing.T, rows int) {
 	f := shop(t)
 	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
 	j := newTestJob(t, f)
-	j.config.For = time.Hour
+	j.For = time.Hour
 	var during []string
 	seen, err := untilShown(t, j, rows, func(seen *recording) {
 		kubetest.Eventually(t, "the table is drawn three times", func() bool { return strings.Count(seen.String(), "Ctrl-C ends it") >= 3 })
@@ -112,7 +112,7 @@ func untilShown(t *testing.T, j *job, rows int, until func(*recording)) (*record
 		t.Fatal(err)
 	}
 	j.streams.Out = writing
-	j.config.NoColour = true
+	j.NoColour = true
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	var seen recording
@@ -141,7 +141,7 @@ func TestPreview_noVPAsAndNoPrometheus_firstTableNeedsOneReading(t *testing.T) {
 	deployment{"web", "front", 1, `{"cpu":"100m","memory":"128Mi"}`, `{}`, "", 0}.apply(f)
 	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
 	j := newTestJob(t, f)
-	j.config.Source, j.config.For, j.interval = sourceAuto, 48*time.Hour, 24*time.Hour
+	j.Source, j.For, j.interval = sourceAuto, 48*time.Hour, 24*time.Hour
 	_, _ = untilShown(t, j, 50, func(seen *recording) {
 		kubetest.Eventually(t, "the first table has the number and its age", func() bool {
 			text := seen.String()
@@ -164,7 +164,7 @@ func TestPreview_terminalIsResized_nothingIsOverwritten(t *testing.T) {
 func TestPreview_terminalWithoutControlSequences_noPreview(t *testing.T) {
 	for name, wanted := range map[string]bool{"xterm": true, "": true, "dumb": false} {
 		t.Setenv("TERM", name)
-		j := job{config: Config{Output: "table"}}
+		j := job{Config: Config{Output: "table"}}
 		_, j.streams.Out = openTerminal(t)
 		if got := j.newPreview() != nil; got != wanted {
 			t.Errorf("TERM=%q: preview %v, want %v", name, got, wanted)

@@ -28,15 +28,14 @@ import (
 // locate returns the Prometheus to read: from the flag, the environment variable, or a Service of the cluster. It returns nil if there is
 // none, unless --source prometheus requires one.
 func (j *job) locate(ctx context.Context, clients *kube.Clients) (*process.PrometheusEndpoint, error) {
-	c := &j.config
-	required := c.source() == sourcePrometheus
-	if !required && c.source() != sourceAuto {
+	required := j.source() == sourcePrometheus
+	if !required && j.source() != sourceAuto {
 		return nil, nil
 	}
-	if given, err := c.Given(); given != nil || err != nil {
+	if given, err := j.Given(); given != nil || err != nil {
 		return given, err
 	}
-	found, err := c.Found(ctx, clients)
+	found, err := j.Found(ctx, clients)
 	var several discovery.Several
 	if err != nil && !required && !errors.As(err, &several) && ctx.Err() == nil {
 		return nil, nil // no right to list Services, or none is known
@@ -54,17 +53,17 @@ type history interface {
 // newHistory returns a reader of the usage that a Prometheus stores.
 func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (history, error) {
 	c := survey.Config{Address: from.Address, Transport: from.Transport, Params: url.Values{}, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
-	if j.config.Load == "normal" {
+	if j.Load == "normal" {
 		c.Parallel = 2
 	}
-	for _, p := range j.config.Params {
+	for _, p := range j.Params {
 		name, value, _ := strings.Cut(p, "=")
 		c.Params.Add(name, value)
 	}
-	if name, value, ok := strings.Cut(j.config.ClusterLabel, "="); ok {
+	if name, value, ok := strings.Cut(j.ClusterLabel, "="); ok {
 		c.Labels = []survey.Label{{Name: name, Value: value}}
 	}
-	if !j.config.NoCache {
+	if !j.NoCache {
 		c.Cache = openCache(ctx, clients)
 	}
 	return survey.New(c)
@@ -86,7 +85,7 @@ func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends. Whole days are read, because these are
 // cached, and what is older than the window does not count.
 func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
-	since := s.Now.Add(-j.config.window())
+	since := s.Now.Add(-j.window())
 	plan, err := from.Plan(ctx, s.namespaces(), since, s.Now)
 	if err != nil {
 		return nil, explained(err)
@@ -153,10 +152,7 @@ func missing(gaps []survey.Gap) []string {
 // showProgress shows the progress of reading until stop is called.
 func (j *job) showProgress(ctx context.Context, from history) (stop func()) {
 	const progressInterval = 200 * time.Millisecond // the time between two updates of the bar while queries are answered
-	bar := j.newProgress()
-	if bar == nil {
-		return func() {}
-	}
+	bar := j.newProgress(true)
 	ctx, cancel := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
@@ -195,22 +191,16 @@ func (c *collector) observeHour(h *survey.Hour) {
 	if as.to == nil {
 		return
 	}
-	if h.Kills > 0 {
+	if h.Kills > 0 { // as the recommender adds those that it observes: as a memory peak above the request that was not enough
 		as.to.Kill(h.End, h.Kills)
-		c.observeKill(h, as)
+		request := cmp.Or(h.KilledRequest, c.requestSince(as.to.ref, h.End.Add(-time.Hour)))
+		for _, b := range c.books {
+			b.store.ObserveOOM(usage.OOM{Pod: as.pod, Container: h.Container, At: h.End, Memory: request})
+		}
 	}
 	if c.throttling && h.Has.Has(cluster.CPU) {
 		as.to.throttled += h.Throttled
 		as.to.throttledHours++
-	}
-}
-
-// observeKill adds an OOM kill that was recorded in an hour, as the recommender adds those that it observes: as a memory peak above the request
-// that was not enough. If the request is not recorded, it is that of a live pod that existed then.
-func (c *collector) observeKill(h *survey.Hour, as trackedAs) {
-	request := cmp.Or(h.KilledRequest, c.requestSince(as.to.ref, h.End.Add(-time.Hour)))
-	for _, b := range c.books {
-		b.store.ObserveOOM(usage.OOM{Pod: as.pod, Container: h.Container, At: h.End, Memory: request})
 	}
 }
 

@@ -58,7 +58,7 @@ func observeDays(c *collector, days int) {
 func runLarge(tb testing.TB, workloads, days int) (perWorkload float64, rows int) {
 	before := kubetest.HeapBytes()
 	s := largeScene(workloads)
-	j := job{config: Defaults()}
+	j := job{Config: Defaults()}
 	c := newCollector(s, j.books(s))
 	observeDays(c, days)
 	subjects := j.subjects(c)
@@ -90,7 +90,7 @@ func TestRecommend_manyWorkloads_memoryIsProportionalAndBounded(t *testing.T) {
 // A sample of a known container needs no memory, so the work per sample does not grow with the number of samples.
 func TestCollector_knownContainer_observesWithoutAllocation(t *testing.T) {
 	s := largeScene(50)
-	j := job{config: Defaults()}
+	j := job{Config: Defaults()}
 	c := newCollector(s, j.books(s))
 	observeDays(c, 20)
 	w := s.workloads[0]

@@ -54,15 +54,6 @@ type workload struct {
 	hpas       []*cluster.HorizontalAutoscaler
 }
 
-// connect returns clients that send only requests that read.
-func (c *Config) connect(ctx context.Context) (*kube.Clients, error) {
-	clients, err := kube.NewClients(c.Kube)
-	if err != nil {
-		return nil, err
-	}
-	return clients, clients.Reach(ctx, c.onlyNamespace())
-}
-
 func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
 	world := watcher.NewWorld(clients, watcher.Options{
 		Namespace: c.onlyNamespace(), Pods: watcher.AllPods, Nodes: true, HPAs: c.HPA != hpaIgnore, Evictions: true, VPAsOptional: true,

@@ -27,6 +27,7 @@ import (
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/prom/survey"
 	"podfit.dev/podfit/test/kubetest"
@@ -182,7 +183,7 @@ func TestRecommend_prometheus_listsWasteAndTheMetricsAPIDoesNot(t *testing.T) {
 	f.Reply("GET /apis/metrics.k8s.io/v1beta1/pods", http.StatusOK, podMetrics(time.Now()))
 	var out bytes.Buffer
 	j := newTestJob(t, f)
-	j.config.Source, j.streams.Out = sourceMetrics, &out
+	j.Source, j.streams.Out = sourceMetrics, &out
 	if err := j.run(t.Context()); err != nil || strings.Contains(out.String(), "WASTE") || !strings.Contains(out.String(), "feature-store") {
 		t.Errorf("error %v and report\n%s", err, out.String())
 	}
@@ -210,7 +211,7 @@ func TestRecommend_eachSource_sendsOnlyRequestsThatRead(t *testing.T) {
 		}
 	}
 	j := newTestJob(t, f)
-	j.config.Kube.Kubeconfig, j.config.Source = config, sourceMetrics
+	j.Kube.Kubeconfig, j.Source = config, sourceMetrics
 	if err := j.run(t.Context()); err != nil {
 		t.Errorf("metrics: %v", err)
 	}
@@ -325,8 +326,8 @@ func TestReadHistory_timesOfDay_daysAreThoseOfTheWindow(t *testing.T) {
 			Config: review.Config{Now: now}, snapshot: cluster.NewSnapshot(nil, nil), catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
 			workloads: []*workload{cart}, byKey: map[cluster.Workload]*workload{key: cart},
 		}
-		j := &job{config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
-		j.config.History = "3d"
+		j := &job{Config: Defaults(), streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}}
+		j.History = "3d"
 		subjects, err := j.readHistory(t.Context(), from, s)
 		if err != nil {
 			t.Fatal(err)
@@ -490,7 +491,7 @@ func newTestJob(t testing.TB, f *kubetest.FakeAPI) *job {
 	t.Helper()
 	c := Defaults()
 	c.Kube.Kubeconfig, c.Source, c.For = kubeconfig(t, f.URL()), sourceMetrics, 30*time.Millisecond
-	return &job{config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
+	return &job{Config: c, streams: process.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, interval: 10 * time.Millisecond}
 }
 
 // Without --source, the Metrics API is read for a quarter of an hour: the user must know that, and why.
@@ -512,7 +513,7 @@ func TestRecommend_noUsableSource_saysBeforeReadingTheMetricsAPI(t *testing.T) {
 		j := newTestJob(t, f)
 		var errs bytes.Buffer
 		j.streams.Err = &errs
-		j.config.Kube.Kubeconfig, j.config.Source, j.config.Quiet, j.config.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
+		j.Kube.Kubeconfig, j.Source, j.Quiet, j.NoCache = kubeconfig(t, f.URL()), sourceAuto, quiet, true
 		if err := j.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -556,15 +557,15 @@ func metricsSubjects(ctx context.Context, t *testing.T, from sampler, length tim
 	t.Helper()
 	f := shop(t)
 	j := newTestJob(t, f)
-	j.config.For = length
+	j.For = length
 	for _, set := range flags {
-		set(&j.config)
+		set(&j.Config)
 	}
-	clients, err := j.config.connect(t.Context())
+	clients, err := kube.NewClients(j.Kube)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := j.config.readScene(t.Context(), clients)
+	s, err := j.readScene(t.Context(), clients)
 	if err != nil {
 		t.Fatal(err)
 	}

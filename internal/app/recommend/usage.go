@@ -46,17 +46,14 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 	c := newCollector(s, j.books(s))
 	live := j.newPreview()
 	defer live.clear()
-	var bar *progress
-	if live == nil {
-		bar = j.newProgress()
-	}
+	bar := j.newProgress(live == nil)
 	defer bar.clear()
 	start := time.Now()
 	readings := 0
 	var failures []error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for end := start.Add(j.config.For); ; {
+	for end := start.Add(j.For); ; {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -86,7 +83,7 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 			}
 		}
 		live.draw(j, c, end.Sub(s.Now))
-		bar.show(float64(s.Now.Sub(start))/float64(j.config.For), wording.Count(readings, "reading")+" of the Metrics API")
+		bar.show(float64(s.Now.Sub(start))/float64(j.For), wording.Count(readings, "reading")+" of the Metrics API")
 		if readings+len(failures) > 1 && !s.Now.Add(j.interval).Before(end.Add(j.interval/2)) {
 			break
 		}
@@ -105,7 +102,7 @@ func (j *job) provisionalSubjects(c *collector) []review.Subject {
 	for i := range subjects {
 		s := &subjects[i]
 		s.Evidence.Provisional = true
-		young := s.Evidence.Young() && !j.config.IncludeYoung
+		young := s.Evidence.Young() && !j.IncludeYoung
 		for k, res := range cluster.All {
 			to, ok := s.Targets[0].Amount.Get(res)
 			if from, has := s.Requests.Get(res); ok && (young || has && to < from) && !s.Kept[k].IsKept() {
@@ -118,20 +115,20 @@ func (j *job) provisionalSubjects(c *collector) []review.Subject {
 
 // readTrace returns the subjects of a trace. A trace has no requests, so only the recommendations are known.
 func (j *job) readTrace() (*scene, []review.Subject, error) {
-	all, err := trace.Read(j.config.Trace)
+	all, err := trace.Read(j.Trace)
 	if err != nil {
 		return nil, nil, err
 	}
-	all = slices.DeleteFunc(all, func(w replay.Workload) bool { return len(w.Samples) == 0 || !j.config.includes(w.Key) })
+	all = slices.DeleteFunc(all, func(w replay.Workload) bool { return len(w.Samples) == 0 || !j.includes(w.Key) })
 	if len(all) == 0 {
-		return nil, nil, fmt.Errorf("%s: no samples of the workloads that the flags select", j.config.Trace)
+		return nil, nil, fmt.Errorf("%s: no samples of the workloads that the flags select", j.Trace)
 	}
 	last := int64(0)
 	for i := range all {
 		last = max(last, all[i].Samples[len(all[i].Samples)-1].At)
 	}
 	s := &scene{
-		Config:   review.Config{Cluster: j.config.Trace, Source: "trace", Now: time.Unix(last, 0).UTC()},
+		Config:   review.Config{Cluster: j.Trace, Source: "trace", Now: time.Unix(last, 0).UTC()},
 		snapshot: cluster.NewSnapshot(nil, nil), byKey: map[cluster.Workload]*workload{}, catalog: sizing.NewCatalog(recommend.DefaultParams(), false),
 	}
 	replicas := map[cluster.Workload]int{}
