@@ -103,16 +103,8 @@ func title(res cluster.Resource) string { return cluster.Pick(res, "CPU (cores)"
 
 // details returns sentences about a pool that the tables do not contain.
 func details(p *core.PoolPlan) []string {
-	var out []string
-	for i := range p.Resources {
-		r := &p.Resources[i]
-		if text := grew(r); text != "" {
-			out = append(out, text)
-		}
-	}
-	if text := causes(p); text != "" {
-		out = append(out, text)
-	}
+	out := append(cluster.Each(p.Resources[:], grew), causes(p))
+	out = slices.DeleteFunc(out, func(text string) bool { return text == "" })
 	if p.Nodes > 0 {
 		out = append(out, fits(p))
 	}

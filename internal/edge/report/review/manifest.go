@@ -207,12 +207,16 @@ func (p *printer) vpa() {
 			leftOut = append(leftOut, ShortName(w)+": the API version of kind "+plain(w.Kind)+" is not known")
 			continue
 		}
+		profile := p.Profiles[0]
+		if len(row.Targets) > 0 {
+			profile = row.Targets[0].Profile
+		}
 		objects = append(objects, map[string]any{
 			"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
 			"metadata": map[string]any{"name": names[w], "namespace": w.Namespace},
 			"spec": map[string]any{
 				"targetRef":    map[string]any{"apiVersion": version, "kind": w.Kind, "name": w.Name},
-				"recommenders": []any{map[string]any{"name": p.profile(row)}},
+				"recommenders": []any{map[string]any{"name": profile}},
 				"updatePolicy": map[string]any{"updateMode": "Off"},
 			},
 		})
@@ -244,13 +248,6 @@ func (c *content) vpaNames() map[cluster.Workload]string {
 		}
 	}
 	return names
-}
-
-func (c *content) profile(row *core.Row) string {
-	if len(row.Targets) > 0 {
-		return row.Targets[0].Profile
-	}
-	return c.Profiles[0]
 }
 
 func (p *printer) writeYAML(value any) {
