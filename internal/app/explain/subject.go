@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -101,37 +100,31 @@ func (n notFound) Error() string { return n.text + n.hint }
 
 // namespacesWith returns the other namespaces that have an object as a reference says.
 func namespacesWith(r reference, s *cluster.Snapshot, w finder) (in []string) {
-	type objects struct {
-		pods        []*cluster.Pod
-		autoscalers []*cluster.Autoscaler
-	}
-	candidates := map[string]*objects{} // by namespace, with its pods and VPAs that have the name
-	of := func(namespace string) *objects {
-		if candidates[namespace] == nil {
-			candidates[namespace] = new(objects)
-		}
-		return candidates[namespace]
-	}
+	var candidates []string // namespaces that have something with the name
+	pods := map[string][]*cluster.Pod{}
+	autoscalers := map[string][]*cluster.Autoscaler{}
 	for _, p := range s.Pods {
 		if p.Name == r.name || p.Controller.Name == r.name || p.Top.Name == r.name {
-			of(p.Namespace).pods = append(of(p.Namespace).pods, p)
+			candidates = append(candidates, p.Namespace)
+			pods[p.Namespace] = append(pods[p.Namespace], p)
 		}
 	}
 	for _, a := range s.Autoscalers {
 		if a.Name == r.name || a.Target.Name == r.name {
-			of(a.Namespace).autoscalers = append(of(a.Namespace).autoscalers, a)
+			candidates = append(candidates, a.Namespace)
+			autoscalers[a.Namespace] = append(autoscalers[a.Namespace], a)
 		}
 	}
 	for i := range kinds {
 		for _, known := range w.Workloads(kinds[i].workload.Group, kinds[i].workload.Kind, "") {
 			if known.Name == r.name {
-				of(known.Namespace)
+				candidates = append(candidates, known.Namespace)
 			}
 		}
 	}
-	for _, r.namespace = range slices.Sorted(maps.Keys(candidates)) {
-		found := of(r.namespace)
-		if _, err := findKind(r, cluster.NewSnapshot(found.pods, found.autoscalers), w); err == nil {
+	slices.Sort(candidates)
+	for _, r.namespace = range slices.Compact(candidates) {
+		if _, err := findKind(r, cluster.NewSnapshot(pods[r.namespace], autoscalers[r.namespace]), w); err == nil {
 			in = append(in, r.namespace)
 		}
 	}
