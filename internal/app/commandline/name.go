@@ -28,13 +28,11 @@ func Arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil
 	}
-	switch name := plainName(args[0]); name {
+	switch name := strings.TrimSuffix(plainName(args[0]), "-amd64"); name {
 	case "kubectl_complete-podfit": // kubectl calls this executable for the completion of "kubectl podfit"
 		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
 	case "recommender", "updater", "admission-controller":
 		return append([]string{name}, args[1:]...)
-	case "recommender-amd64", "updater-amd64", "admission-controller-amd64":
-		return append([]string{strings.TrimSuffix(name, "-amd64")}, args[1:]...)
 	}
 	return args[1:]
 }

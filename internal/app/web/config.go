@@ -66,19 +66,16 @@ func (c *Config) Validate() error {
 	var errs process.Problems
 	errs.AddIf(!slices.Contains(web.Modes[:], web.Mode(c.Auth)), "--web-auth must be token, header or none, got %q", c.Auth)
 	host, _, err := net.SplitHostPort(c.Address)
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	isLocal := host == "localhost" || ip != nil && ip.IsLoopback()
 	errs.AddIf(err != nil, "--web-address must be HOST:PORT or :PORT, got %q", c.Address)
-	errs.AddIf(err == nil && web.Mode(c.Auth) == web.None && !isLoopback(host) && !c.Unauthenticated, "--web-auth=none on %s would show all workloads to everyone "+
+	errs.AddIf(err == nil && web.Mode(c.Auth) == web.None && !isLocal && !c.Unauthenticated, "--web-auth=none on %s would show all workloads to everyone "+
 		"who can connect; use --web-auth=token, an address such as 127.0.0.1:8945, or --web-unauthenticated if everyone may see them", c.Address)
 	errs.AddIf(web.Mode(c.Auth) != web.Token && slices.Contains(c.Hosts, "*"), "--web-hosts=* needs --web-auth=token: otherwise any web site that a viewer opens could read the page")
 	_, err = c.prefixes()
 	errs = append(errs, err)
 	errs = append(errs, process.CheckNamespaces("web-exclude-namespaces", c.Excluded)...)
 	return errors.Join(errs...)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (c *Config) prefixes() ([]netip.Prefix, error) {

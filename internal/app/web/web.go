@@ -60,11 +60,9 @@ func (s *settings) Validate() error {
 	if s.web.Address == "" {
 		return errors.New("--web-address must not be empty")
 	}
-	var scope error
-	if s.common.AllNamespaces && s.common.Namespace != "" {
-		scope = errors.New("--namespace and --all-namespaces cannot both be set")
-	}
-	return errors.Join(scope, s.web.Validate(), s.prometheus.Validate())
+	var errs process.Problems
+	errs.AddIf(s.common.AllNamespaces && s.common.Namespace != "", "--namespace and --all-namespaces cannot both be set")
+	return errors.Join(append(errs, s.web.Validate(), s.prometheus.Validate())...)
 }
 
 // An ExplainerFor returns what explains workloads with clients of the page. Explanations name nothing of the excluded namespaces.
