@@ -72,10 +72,9 @@ type Access struct {
 	rights  *cache.LRUExpireCache // knownRights by all that the API server knows of a user
 }
 
-// knownRights are the namespaces that a user may see.
+// knownRights are the answers of the API server about a user.
 type knownRights struct {
-	viewer overview.Viewer
-	asked  map[string]bool // namespaces whose answer is known
+	viewer overview.Viewer // Namespaces also has those that the user may not see
 	until  time.Time
 }
 
@@ -120,7 +119,7 @@ func (a *Access) viewer(r *http.Request) (*overview.Viewer, *refusal) {
 	switch {
 	case err != nil:
 		return nil, &refusal{http.StatusServiceUnavailable, "The API server did not answer which namespaces you may see. Try again.", err}
-	case v.All || len(v.Namespaces) > 0:
+	case v.All || slices.Contains(slices.Collect(maps.Values(v.Namespaces)), true):
 		return v, nil
 	case !complete:
 		return nil, &refusal{http.StatusServiceUnavailable, "podfit is still reading the cluster, so it does not know yet which namespaces you may see. Try again.", nil}
@@ -209,7 +208,7 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 		if err != nil {
 			return nil, false, err
 		}
-		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, asked: map[string]bool{}, until: time.Now().Add(remember)}
+		known = knownRights{viewer: overview.Viewer{Name: u.Name, All: all, Namespaces: map[string]bool{}}, until: time.Now().Add(remember)}
 	}
 	if !known.viewer.All {
 		var names []string
@@ -223,20 +222,19 @@ func (a *Access) rightsOf(ctx context.Context, u *overview.User) (v *overview.Vi
 	return &known.viewer, complete, nil
 }
 
-// askNamespaces asks about namespaces whose answer is not known. It returns new maps, because other requests read the old ones. With an error, the
+// askNamespaces asks about namespaces whose answer is not known. It returns a new map, because other requests read the old one. With an error, the
 // result has the answers that came in time.
 func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known knownRights, names []string) (knownRights, error) {
 	var unknown []string
 	for _, ns := range names {
-		if !known.asked[ns] && len(unknown)+len(known.asked) < maxNamespaces {
+		if _, asked := known.viewer.Namespaces[ns]; !asked && len(unknown)+len(known.viewer.Namespaces) < maxNamespaces {
 			unknown = append(unknown, ns)
 		}
 	}
 	if len(unknown) == 0 {
 		return known, nil
 	}
-	out := knownRights{viewer: known.viewer, asked: maps.Clone(known.asked), until: known.until}
-	out.viewer.Namespaces = maps.Clone(known.viewer.Namespaces)
+	known.viewer.Namespaces = maps.Clone(known.viewer.Namespaces)
 	var mu sync.Mutex
 	var workers errgroup.Group
 	workers.SetLimit(askAtOnce)
@@ -249,19 +247,16 @@ func (a *Access) askNamespaces(ctx context.Context, u *overview.User, known know
 			if err != nil {
 				failures = append(failures, err)
 			} else {
-				out.asked[ns] = true
-			}
-			if may {
-				out.viewer.Namespaces[ns] = true
+				known.viewer.Namespaces[ns] = may
 			}
 			return nil
 		})
 	}
 	_ = workers.Wait() // errors are in failures
 	if len(failures) > 0 {
-		return out, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
+		return known, fmt.Errorf("%d of %d reviews failed, the first: %w", len(failures), len(unknown), failures[0])
 	}
-	return out, nil
+	return known, nil
 }
 
 func (a *Access) mayList(ctx context.Context, u *overview.User, namespace string) (bool, error) {
