@@ -8,6 +8,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -170,15 +171,11 @@ func (p *printer) table(names column, columns []column) {
 		return p.tableWidth <= 0 || text.LongestLineLen(p.draw(names, columns)) <= p.tableWidth
 	}
 	for !fits(columns) {
-		last := 0
-		for i, c := range columns {
-			if c.rank > columns[last].rank {
-				last = i
-			}
-		}
-		if columns[last].rank == 0 {
+		most := slices.MaxFunc(columns, func(a, b column) int { return cmp.Compare(a.rank, b.rank) }).rank
+		if most == 0 {
 			break
 		}
+		last := slices.IndexFunc(columns, func(c column) bool { return c.rank == most })
 		columns = slices.Delete(columns, last, last+1)
 		p.dropped = true
 	}
