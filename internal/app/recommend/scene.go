@@ -129,10 +129,7 @@ func (s *scene) gather(c *Config, pods []*cluster.Pod, autoscalers []*cluster.Au
 			continue
 		}
 		q := *p
-		q.Top = p.Controller
-		if q.Top.IsZero() {
-			q.Top = cluster.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
-		}
+		q.Top = p.Workload()
 		pods[i] = &q
 	}
 	s.snapshot = cluster.NewSnapshot(pods, autoscalers)
