@@ -79,10 +79,7 @@ func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
 func (c *collector) track(pod cluster.Key, container string, owner cluster.Workload) trackedAs {
 	top, exists := c.podOf[pod]
 	if !exists {
-		top = owner
-		if top.IsZero() {
-			top = cluster.OwnerByName(pod)
-		}
+		top = cmp.Or(owner, cluster.OwnerByName(pod))
 	}
 	if c.scene.byKey[top] == nil {
 		return trackedAs{}

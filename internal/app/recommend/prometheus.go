@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -43,15 +42,8 @@ func (j *job) locate(ctx context.Context, clients *kube.Clients) (*process.Prome
 	return found, err
 }
 
-// A history reads recorded usage. survey.Survey implements it.
-type history interface {
-	Plan(ctx context.Context, namespaces []string, from, to time.Time) (*survey.Plan, error)
-	Read(ctx context.Context, p *survey.Plan) iter.Seq2[survey.Part, error]
-	Progress() survey.Progress
-}
-
 // newHistory returns a reader of the usage that a Prometheus stores.
-func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (history, error) {
+func (j *job) newHistory(ctx context.Context, clients *kube.Clients, from *process.PrometheusEndpoint) (*survey.Survey, error) {
 	c := survey.Config{Address: from.Address, Transport: from.Transport, Params: url.Values{}, Parallel: 1, Tenant: strings.Join(from.Headers, "\n")}
 	if j.Load == "normal" {
 		c.Parallel = 2
@@ -84,7 +76,7 @@ func openCache(ctx context.Context, clients *kube.Clients) *survey.Cache {
 
 // readHistory returns the subjects according to recorded usage. It returns what was read until ctx ends. Whole days are read, because these are
 // cached, and what is older than the window does not count.
-func (j *job) readHistory(ctx context.Context, from history, s *scene) ([]review.Subject, error) {
+func (j *job) readHistory(ctx context.Context, from *survey.Survey, s *scene) ([]review.Subject, error) {
 	since := s.Now.Add(-j.window())
 	plan, err := from.Plan(ctx, s.namespaces(), since, s.Now)
 	if err != nil {
@@ -150,7 +142,7 @@ func missing(gaps []survey.Gap) []string {
 }
 
 // showProgress shows the progress of reading until stop is called.
-func (j *job) showProgress(ctx context.Context, from history) (stop func()) {
+func (j *job) showProgress(ctx context.Context, from *survey.Survey) (stop func()) {
 	const progressInterval = 200 * time.Millisecond // the time between two updates of the bar while queries are answered
 	bar := j.newProgress(true)
 	ctx, cancel := context.WithCancel(ctx)
