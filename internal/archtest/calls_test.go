@@ -25,6 +25,8 @@ var callbacks = map[string]string{
 	"core/cluster.Each":  "converts the elements of a list: the conversion has no side effects",
 	"core/cluster.SetOf": "makes the keys of a set: the conversion has no side effects",
 
+	"core/cluster.Memo": "computes a value of a map only if it is missing: which values are asked for is known only to the caller",
+
 	"core/cluster.Pod.Total": "has no side effects: the amounts are those of the spec, of the status or of a new size, and one formula adds them up",
 
 	"core/packing.Trace.Measure": "chance, and whether to stop: a core package imports neither math/rand nor context",

@@ -40,7 +40,7 @@ func (a *acceptor) add(o acceptor) {
 
 // newNodeIndex returns the index of the nodes of a world. names are those of their pools.
 func newNodeIndex(w *World, names []string) *nodeIndex {
-	x := &nodeIndex{World: w, owner: map[string]int{}, places: map[cluster.Place][]nodeKind{}}
+	x := &nodeIndex{World: w, owner: map[string]int{}}
 	for i := range w.Nodes {
 		for _, label := range w.Nodes[i].Labels {
 			if _, known := x.owner[label]; known {
@@ -58,11 +58,7 @@ func newNodeIndex(w *World, names []string) *nodeIndex {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		key := fmt.Sprintf("%q %q %t", names[i], n.Taints, n.Tainted)
-		kind, known := kinds[key]
-		if !known {
-			kind = len(kinds)
-			kinds[key] = kind
-		}
+		kind := cluster.Memo(&kinds, key, func() int { return len(kinds) })
 		node := nodeKind{acceptor{names[i], n.Allocatable, n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0}, n, kind}
 		x.nodes = append(x.nodes, node)
 		shared := slices.DeleteFunc(slices.Clone(n.Labels), func(label string) bool { return x.owner[label] >= 0 })
@@ -79,11 +75,7 @@ func newNodeIndex(w *World, names []string) *nodeIndex {
 
 // accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
 func (x *nodeIndex) accepting(p *cluster.Pod) []acceptor {
-	matching, known := x.places[p.Place]
-	if !known {
-		matching = x.matching(p.Place)
-		x.places[p.Place] = matching
-	}
+	matching := cluster.Memo(&x.places, p.Place, func() []nodeKind { return x.matching(p.Place) })
 	var out []acceptor
 	for i := range matching {
 		k := &matching[i]

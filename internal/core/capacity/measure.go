@@ -97,18 +97,15 @@ type tally struct {
 func newMeasurer(w *World) *measurer {
 	m := &measurer{
 		World: w, names: w.Rules.Assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
-		pools: map[string]*tally{},
 	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		m.index[n.Name] = i
 		m.free[i] = n.Allocatable
-		pool := m.pools[m.names[i]]
-		if pool == nil {
+		pool := cluster.Memo(&m.pools, m.names[i], func() *tally {
 			none := cluster.Amounts(0, 0)
-			pool = &tally{Pool: Pool{Name: m.names[i], Capacity: none, WithoutLargest: none, Requested: none}}
-			m.pools[m.names[i]] = pool
-		}
+			return &tally{Pool: Pool{Name: m.names[i], Capacity: none, WithoutLargest: none, Requested: none}}
+		})
 		pool.Nodes++
 		if !Schedulable(n) {
 			continue
@@ -160,11 +157,7 @@ func (m *measurer) count(pool *tally, p *cluster.Pod, requests cluster.Resources
 		pool.Used = pool.Used.Add(used)
 	}
 	key := p.Workload()
-	load := pool.loads[key]
-	if load == nil {
-		load = &Load{Workload: key}
-		cluster.Put(&pool.loads, key, load)
-	}
+	load := cluster.Memo(&pool.loads, key, func() *Load { return &Load{Workload: key} })
 	load.Pods++
 	load.Requests = load.Requests.Add(requests)
 	a := cluster.Responsible(m.Snapshot.AutoscalersOf(key), false)
@@ -216,18 +209,14 @@ func (m *measurer) addPending() {
 		return
 	}
 	nodes := newNodeIndex(m.World, m.names)
-	accepted := map[cluster.Reach][]acceptor{}
+	var accepted map[cluster.Reach][]acceptor
 	type chosen struct {
 		pool *tally
 		pod  *cluster.Pod
 	}
 	var all []chosen
 	for _, p := range m.pending {
-		candidates, known := accepted[p.Reach()]
-		if !known {
-			candidates = nodes.accepting(p)
-			accepted[p.Reach()] = candidates
-		}
+		candidates := cluster.Memo(&accepted, p.Reach(), func() []acceptor { return nodes.accepting(p) })
 		if p.Node == "" { // a pod that is on a node was not too large
 			requests := p.Requested()
 			candidates = slices.DeleteFunc(slices.Clone(candidates), func(a acceptor) bool {

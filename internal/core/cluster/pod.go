@@ -185,6 +185,16 @@ func Put[K comparable, V any](in *map[K]V, key K, value V) {
 	(*in)[key] = value
 }
 
+// Memo returns the value of a key in a map, which may be nil at first. A value that is not there yet is computed and kept.
+func Memo[K comparable, V any](in *map[K]V, key K, compute func() V) V {
+	v, known := (*in)[key]
+	if !known {
+		v = compute()
+		Put(in, key, v)
+	}
+	return v
+}
+
 // StartOf returns when a container of the pod was started, after a restart the last time, in Unix seconds; 0 if it does not run, or if the
 // time is not known.
 func (p *Pod) StartOf(c *Container) int64 {

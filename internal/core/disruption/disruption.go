@@ -78,11 +78,7 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 		if p.Controller.IsZero() || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
 			continue
 		}
-		g := groups[p.Controller]
-		if g == nil {
-			g = &Group{}
-			groups[p.Controller] = g
-		}
+		g := cluster.Memo(&groups, p.Controller, func() *Group { return new(Group) })
 		present[p.Controller]++
 		if !p.Deleting && c.Ledger.IsEvicted(c.Now, p) {
 			g.gone++

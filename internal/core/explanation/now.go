@@ -145,18 +145,14 @@ func kills(in *Input) []string {
 		limit int64
 		down  bool
 	}
-	found := map[string]*of{}
+	var found map[string]*of
 	for _, p := range in.Pods {
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			if !in.shows(c.Name) || c.Exit == nil || !c.Exit.OOM || in.Now.Sub(c.Exit.Finished) > recently {
 				continue
 			}
-			k := found[c.Name]
-			if k == nil {
-				k = &of{}
-				found[c.Name] = k
-			}
+			k := cluster.Memo(&found, c.Name, func() *of { return new(of) })
 			k.pods++
 			k.times += max(1, int(c.Exit.Kills))
 			k.restarts += int(c.Restarts)

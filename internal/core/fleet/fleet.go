@@ -65,7 +65,7 @@ type node struct {
 
 // New returns the fleet of a cluster.
 func New(c Config) *Fleet {
-	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes)), sizes: map[cluster.Reach]*Sizes{}}
+	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes))}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0 {
@@ -102,14 +102,11 @@ func (f *Fleet) Of(p *cluster.Pod) *Sizes {
 	if p.Controller.Kind == "DaemonSet" { // of any API group, as in the webhook
 		return f.OnNode(p.Node, cluster.Key{Namespace: p.Controller.Namespace, Name: p.Controller.Name})
 	}
-	sizes, known := f.sizes[p.Reach()]
-	if !known {
+	return cluster.Memo(&f.sizes, p.Reach(), func() *Sizes {
 		selector, _ := cluster.SelectorOf(f.config.Selectors, p.Place) // nothing is required by one that is not known
 		tolerations, anyTaint := f.tolerationsOf(p)
-		sizes = f.For(selector, tolerations, anyTaint)
-		f.sizes[p.Reach()] = sizes
-	}
-	return sizes
+		return f.For(selector, tolerations, anyTaint)
+	})
 }
 
 func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {

@@ -17,7 +17,7 @@ type Nodes struct {
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
 // changes often, and a request must not change with it.
 func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
-	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors, least: map[cluster.Place]NodeSizes{}}
+	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
 			n.all = append(n.all, &all[i])
@@ -89,16 +89,13 @@ func smallest(a, b int64) int64 {
 
 // open returns the sizes of the smallest nodes without taints that a place allows.
 func (n *Nodes) open(place cluster.Place) NodeSizes {
-	least, known := n.least[place]
-	if known {
-		return least
-	}
-	selector, known := cluster.SelectorOf(n.selectors, place)
-	for _, c := range n.all {
-		if known && !c.Tainted && c.Matches(selector) {
-			least = least.smaller(sizesOf(c))
+	return cluster.Memo(&n.least, place, func() (least NodeSizes) {
+		selector, known := cluster.SelectorOf(n.selectors, place)
+		for _, c := range n.all {
+			if known && !c.Tainted && c.Matches(selector) {
+				least = least.smaller(sizesOf(c))
+			}
 		}
-	}
-	n.least[place] = least
-	return least
+		return least
+	})
 }

@@ -60,7 +60,7 @@ type item struct {
 }
 
 func newSearch(in *Input) *search {
-	s := &search{Input: in, spots: map[cluster.Reach][]int{}}
+	s := &search{Input: in}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		r := in.Rooms.Nodes[n.Name]
@@ -236,11 +236,9 @@ func (s *search) least(i int) int {
 
 // options returns the nodes that accept a pod and have room for it, those with the least room first.
 func (s *search) options(it *item) (out []int) {
-	if s.spots[it.Reach()] == nil {
-		s.spots[it.Reach()] = s.spotsOf(it.Reach())
-	}
-	s.visits += 1 + len(s.spots[it.Reach()])
-	for _, i := range s.spots[it.Reach()] {
+	spots := cluster.Memo(&s.spots, it.Reach(), func() []int { return s.spotsOf(it.Reach()) })
+	s.visits += 1 + len(spots)
+	for _, i := range spots {
 		if at := &s.sites[i]; i != s.node && i != it.node && at.slots > 0 && at.free.Holds(it.size) {
 			out = append(out, i)
 		}

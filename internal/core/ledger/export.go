@@ -52,14 +52,9 @@ func (l *Ledger) forgetPods(ds []decision.Decision) {
 
 // Export returns the state of each workload that has any, sorted by workload. The budget determines when actions may be tried again.
 func (l *Ledger) Export(b attempt.Delays) []State {
-	states := map[cluster.Workload]*State{}
+	var states map[cluster.Workload]*State
 	state := func(w cluster.Workload) *State {
-		s := states[w]
-		if s == nil {
-			s = &State{Workload: w}
-			states[w] = s
-		}
-		return s
+		return cluster.Memo(&states, w, func() *State { return &State{Workload: w} })
 	}
 	for w, a := range l.interrupted {
 		s := state(w)

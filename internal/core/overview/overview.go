@@ -178,11 +178,7 @@ func Of(w *World) *Overview {
 		}
 		key := p.Workload()
 		a := governors[key]
-		row := rows[key]
-		if row == nil {
-			row = w.rowOf(key, a)
-			rows[key] = row
-		}
+		row := cluster.Memo(&rows, key, func() *Row { return w.rowOf(key, a) })
 		row.add(w, p, a, used)
 		if p.IsResizing() {
 			o.Resizes = append(o.Resizes, &Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})

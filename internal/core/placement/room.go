@@ -45,7 +45,7 @@ func (r *Room) TakesPods() bool { return r.Node.Ready && !r.Node.Cordoned }
 
 // RoomsOf returns the room on all nodes, from one look at all pods. Without nodes or pods, it is not known.
 func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
-	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, usable: map[cluster.Reach][]*Room{}, full: map[roomKey]bool{}}
+	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, full: map[roomKey]bool{}}
 	if !r.Known {
 		return r
 	}
@@ -106,19 +106,16 @@ func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
 
 // Usable returns the nodes that take new pods, and accept a pod by their labels and taints, by name.
 func (r *Rooms) Usable(key cluster.Reach) []*Room {
-	if known, ok := r.usable[key]; ok {
-		return known
-	}
-	var out []*Room
-	accepts, _ := r.sizes.Accepting(key)
-	for _, n := range r.Nodes {
-		if n.TakesPods() && accepts(n.Node) {
-			out = append(out, n)
+	return cluster.Memo(&r.usable, key, func() (out []*Room) {
+		accepts, _ := r.sizes.Accepting(key)
+		for _, n := range r.Nodes {
+			if n.TakesPods() && accepts(n.Node) {
+				out = append(out, n)
+			}
 		}
-	}
-	slices.SortFunc(out, func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
-	r.usable[key] = out
-	return out
+		slices.SortFunc(out, func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
+		return out
+	})
 }
 
 // maxSpots bounds the nodes that are considered for the replacement of a pod: those with the most free memory and those with the
@@ -137,7 +134,7 @@ type Spots struct {
 
 // Beside returns the spots for the pods of a node. It has none before For.
 func (r *Rooms) Beside(from *Room) *Spots {
-	return &Spots{rooms: r, from: from, index: map[string]int{}, byKey: map[cluster.Reach][]int{}}
+	return &Spots{rooms: r, from: from, byKey: map[cluster.Reach][]int{}}
 }
 
 // Visits returns how many nodes were looked at.
@@ -159,13 +156,10 @@ func (s *Spots) For(p *cluster.Pod) []int {
 	slices.SortFunc(most, byName)
 	out := make([]int, 0, len(most))
 	for _, r := range most {
-		i, known := s.index[r.Node.Name]
-		if !known {
-			i = len(s.All)
-			s.index[r.Node.Name] = i
+		out = append(out, cluster.Memo(&s.index, r.Node.Name, func() int {
 			s.All = append(s.All, room.Spot{Node: r.Node.Name, Free: r.Open})
-		}
-		out = append(out, i)
+			return len(s.All) - 1
+		}))
 	}
 	s.byKey[key] = out
 	return out

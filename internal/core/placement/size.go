@@ -27,8 +27,7 @@ type Sizes struct {
 // SizesOf returns the sizes of nodes, and of those that a fleet can add. Pods refer to the lists of selectors and tolerations.
 func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations []cluster.Tolerations, f *fleet.Fleet) *Sizes {
 	s := &Sizes{
-		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations,
-		largest: map[cluster.Reach][]cluster.Resources{}, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
+		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
 	}
 	for _, n := range nodes {
 		if n.Ready && !n.Cordoned {
@@ -59,20 +58,16 @@ func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in
 // both resources. The result is sorted: CPU falls, memory rises.
 func (s *Sizes) largestFor(pods cluster.Reach) []cluster.Resources {
-	largest, known := s.largest[pods]
-	if known {
-		return largest
-	}
-	accepts, _ := s.Accepting(pods)
-	var usable []cluster.Resources
-	for i := range s.nodes {
-		if n := &s.nodes[i]; accepts(n) {
-			usable = append(usable, n.Allocatable)
+	return cluster.Memo(&s.largest, pods, func() []cluster.Resources {
+		accepts, _ := s.Accepting(pods)
+		var usable []cluster.Resources
+		for i := range s.nodes {
+			if n := &s.nodes[i]; accepts(n) {
+				usable = append(usable, n.Allocatable)
+			}
 		}
-	}
-	largest = fleet.Largest(usable)
-	s.largest[pods] = largest
-	return largest
+		return fleet.Largest(usable)
+	})
 }
 
 // Accepting returns whether a node is known to accept a pod by its labels and taints, and whether that is known for every node. It is not if

@@ -207,7 +207,7 @@ func WhatIf(in *Sizing, changes []If) []Counterfactual {
 	var out []Counterfactual
 	now := WhyOf(in)
 	for _, change := range changes {
-		byResource := map[cluster.Resource]*alternative{}
+		var byResource map[cluster.Resource]*alternative
 		for i := range now {
 			w := &now[i]
 			if !change.concerns(w) {
@@ -217,10 +217,8 @@ func WhatIf(in *Sizing, changes []If) []Counterfactual {
 			if change.Key == IfWithout { // each resource has its own peaks
 				res = w.Resource
 			}
-			if byResource[res] == nil {
-				byResource[res] = in.alternative(change, res)
-			}
-			out = append(out, in.counterfactual(change, w, byResource[res]))
+			alternative := cluster.Memo(&byResource, res, func() *alternative { return in.alternative(change, res) })
+			out = append(out, in.counterfactual(change, w, alternative))
 		}
 	}
 	return out

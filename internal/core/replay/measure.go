@@ -80,7 +80,7 @@ type Usage struct {
 // Prepare groups the samples of a workload by container, resource and day. The first days of each container, learning of them, are not
 // measured.
 func Prepare(workload *Workload, learning int) *Usage {
-	usage := &Usage{workload: workload, learning: learning, byKey: map[usageKey]*containerUsage{}}
+	usage := &Usage{workload: workload, learning: learning}
 	replicas := podsOf(workload)
 	first := make([]int64, len(workload.Containers))
 	last := make([]int64, len(workload.Containers))
@@ -93,11 +93,9 @@ func Prepare(workload *Workload, learning int) *Usage {
 				continue
 			}
 			key := usageKey{sample.Container, resource}
-			samples := usage.byKey[key]
-			if samples == nil {
-				samples = &containerUsage{first: first[key.container], pods: &replicas[key.container]}
-				usage.byKey[key] = samples
-			}
+			samples := cluster.Memo(&usage.byKey, key, func() *containerUsage {
+				return &containerUsage{first: first[key.container], pods: &replicas[key.container]}
+			})
 			samples.readings = append(samples.readings, reading{sample.At, sample.Used(resource), sample.Pod})
 		}
 	}

@@ -50,17 +50,14 @@ func (b *Book) crashingIn(namespace string) []*cluster.Pod {
 // crashingOf returns how many of the pods that a disruption budget counts are not ready because of OOM kills. Each budget is counted once in a
 // pass, so that many such pods of one tenant do not slow the pass for others.
 func (b *Book) crashingOf(of *cluster.DisruptionBudget, namespace string) int32 {
-	n, known := b.lacking[of]
-	if known {
-		return n
-	}
-	for _, p := range b.crashingIn(namespace) {
-		if of.Selector.Matches(p.Crash.Labels) {
-			n++
+	return cluster.Memo(&b.lacking, of, func() (n int32) {
+		for _, p := range b.crashingIn(namespace) {
+			if of.Selector.Matches(p.Crash.Labels) {
+				n++
+			}
 		}
-	}
-	cluster.Put(&b.lacking, of, n)
-	return n
+		return n
+	})
 }
 
 // BudgetOfOthers returns why a pod is not deleted, unless exactly one disruption budget selects it, and it would allow the eviction if the
@@ -180,13 +177,7 @@ func (g *Gate) stateOf(p *cluster.Pod, last ledger.DeletionState) state {
 	controller := p.Controller
 	missing := g.Counter.Ledger.Missing(controller) > 0 && !g.Counter.Complete[controller]
 	k := key{controller, last.UID, missing, missing && g.Counter.Ledger.IsMissing(controller, last.UID)}
-	found, known := g.replacements[k]
-	if known {
-		return found
-	}
-	found = g.replacementOf(p.Workload(), last, k)
-	cluster.Put(&g.replacements, k, found)
-	return found
+	return cluster.Memo(&g.replacements, k, func() state { return g.replacementOf(p.Workload(), last, k) })
 }
 
 func (g *Gate) replacementOf(workload cluster.Workload, last ledger.DeletionState, k key) state {

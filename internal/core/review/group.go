@@ -56,16 +56,14 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 		workloads map[cluster.Workload]bool // true: at risk
 		pods      map[cluster.Key]bool
 	}
-	totals := map[string]*total{}
+	var totals map[string]*total
 	for _, row := range r.Rows {
 		for k := range row.Places {
 			place := &row.Places[k]
 			name := of(row, place)
-			t := totals[name]
-			if t == nil {
-				t = &total{Group: Group{Name: name}, workloads: map[cluster.Workload]bool{}, pods: map[cluster.Key]bool{}}
-				totals[name] = t
-			}
+			t := cluster.Memo(&totals, name, func() *total {
+				return &total{Group: Group{Name: name}, workloads: map[cluster.Workload]bool{}, pods: map[cluster.Key]bool{}}
+			})
 			t.workloads[row.Workload] = t.workloads[row.Workload] || row.Risk >= SeverityMedium
 			t.pods[cluster.Key{Namespace: row.Workload.Namespace, Name: place.Pod}] = true
 			freed := row.freedOf(place)

@@ -118,11 +118,7 @@ func (c *Catalog) LearnInvalid(name, version, problem string) {
 }
 
 func (c *Catalog) read(name, version string) *definition {
-	d := c.profiles[name]
-	if d == nil {
-		d = &definition{}
-		c.profiles[name] = d
-	}
+	d := cluster.Memo(&c.profiles, name, func() *definition { return new(definition) })
 	d.version = version
 	d.problem = ""
 	d.deleted = false

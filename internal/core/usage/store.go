@@ -354,12 +354,7 @@ func (b *Store) Size() (pods, series int) {
 }
 
 func (b *Store) workload(key cluster.Workload) *workload {
-	wl := b.workloads[key]
-	if wl == nil {
-		wl = &workload{key: key, runs: b.cfg.Runs && HasRuns(key)}
-		b.workloads[key] = wl
-	}
-	return wl
+	return cluster.Memo(&b.workloads, key, func() *workload { return &workload{key: key, runs: b.cfg.Runs && HasRuns(key)} })
 }
 
 func (wl *workload) find(container string) (int, bool) {
