@@ -21,9 +21,11 @@ import (
 var callbacks = map[string]string{
 	"core/cluster.Find":      "as slices.IndexFunc, for pointers to elements: the condition has no side effects",
 	"core/cluster.FindOrAdd": "as Find",
+	"core/cluster.Where":     "as Find",
 
-	"core/cluster.Each":  "converts the elements of a list: the conversion has no side effects",
-	"core/cluster.SetOf": "makes the keys of a set: the conversion has no side effects",
+	"core/cluster.Each":    "converts the elements of a list: the conversion has no side effects",
+	"core/cluster.GroupBy": "as SetOf",
+	"core/cluster.SetOf":   "makes the keys of a set: the conversion has no side effects",
 
 	"core/cluster.Memo": "computes a value of a map only if it is missing: which values are asked for is known only to the caller",
 

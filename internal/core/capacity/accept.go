@@ -76,10 +76,11 @@ func newNodeIndex(w *World, names []string) *nodeIndex {
 // accepting returns the pools with a node that accepts a pod by its labels and taints, also if the node is not schedulable now.
 func (x *nodeIndex) accepting(p *cluster.Pod) []acceptor {
 	matching := cluster.Memo(&x.places, p.Place, func() []nodeKind { return x.matching(p.Place) })
+	tolerations, _ := cluster.TolerationsOf(x.Tolerations, p.Tolerance)
 	var out []acceptor
 	for i := range matching {
 		k := &matching[i]
-		if !x.tolerates(k.node, p.Tolerance) {
+		if k.node.Tainted && !tolerations.Tolerate(k.node.Taints) {
 			continue
 		}
 		at, known := slices.BinarySearchFunc(out, k.pool, func(a acceptor, name string) int { return strings.Compare(a.pool, name) })
@@ -123,13 +124,4 @@ func (x *nodeIndex) matching(place cluster.Place) []nodeKind {
 		found[c.kind] = c
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b nodeKind) int { return a.kind - b.kind })
-}
-
-// tolerates reports whether pods with a tolerance may run on a node in spite of its taints.
-func (x *nodeIndex) tolerates(n *cluster.Node, t cluster.Tolerance) bool {
-	if !n.Tainted || t == cluster.AnyTaint {
-		return true
-	}
-	i := int(t) - int(cluster.FirstListed)
-	return i >= 0 && i < len(x.Tolerations) && x.Tolerations[i].Tolerate(n.Taints)
 }

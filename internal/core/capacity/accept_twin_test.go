@@ -15,12 +15,12 @@ import (
 
 // slowAccepting compares a pod with each node.
 func slowAccepting(w *World, names []string, p *cluster.Pod) []acceptor {
-	x := nodeIndex{World: w}
+	tolerations, _ := cluster.TolerationsOf(w.Tolerations, p.Tolerance)
 	var out []acceptor
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		at := int(p.Place) - int(cluster.Selected)
-		if at >= 0 && (at >= len(w.Selectors) || !n.Matches(w.Selectors[at])) || !x.tolerates(n, p.Tolerance) {
+		if at >= 0 && (at >= len(w.Selectors) || !n.Matches(w.Selectors[at])) || n.Tainted && !tolerations.Tolerate(n.Taints) {
 			continue
 		}
 		a, known := slices.BinarySearchFunc(out, names[i], func(a acceptor, name string) int { return strings.Compare(a.pool, name) })

@@ -132,7 +132,7 @@ func Of(n *cluster.Node, allocatable bool) cluster.Resources {
 
 // add counts a pod that is on a node of the cluster, and keeps the others for addPending.
 func (m *measurer) add(p *cluster.Pod) {
-	if p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+	if p.HasFinished() {
 		return
 	}
 	at, known := m.index[p.Node]

@@ -20,6 +20,11 @@ type DisruptionBudget struct {
 	Current     bool  // the status belongs to the current spec
 }
 
+// Selecting returns the disruption budgets that select a pod with the given labels, each as "key=value", sorted.
+func Selecting(all []DisruptionBudget, labels []string) []*DisruptionBudget {
+	return Where(all, func(b *DisruptionBudget) bool { return b.Selector.Matches(labels) })
+}
+
 // A Selector is a label selector. All of its requirements must hold. A pod is selected by an empty list, and never if None is set.
 type Selector struct {
 	Requirements []Requirement

@@ -67,7 +67,7 @@ type Governed struct {
 func Gather(as []*Autoscaler, pods []*Pod, startupBoost bool) []Governed {
 	byTop := podsByTop(pods)
 	podsOf := make(map[*Autoscaler][]*Pod, len(as))
-	for target, named := range autoscalersByTarget(as) {
+	for target, named := range byTarget(as) {
 		podsOf[Responsible(named, startupBoost)] = byTop[target]
 	}
 	out := Each(as, func(a **Autoscaler) Governed { return Governed{Autoscaler: *a, Pods: podsOf[*a]} })

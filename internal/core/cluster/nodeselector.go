@@ -78,6 +78,21 @@ func (taint Taint) isToleratedBy(t Toleration) bool {
 		(t.Key == "" && t.Exists || t.Key == taint.Key && (t.Exists || t.Value == taint.Value))
 }
 
+// TolerationsOf returns the tolerations of a tolerance from a list that begins with those of FirstListed. They are not known if they are not listed, or
+// newer than the list.
+func TolerationsOf(all []Tolerations, t Tolerance) (ts Tolerations, known bool) {
+	i := int(t) - int(FirstListed)
+	switch {
+	case t == AnyTaint:
+		return Tolerations{{Exists: true}}, true
+	case i >= len(all):
+		return nil, false
+	case i >= 0:
+		ts = all[i]
+	}
+	return ts, true
+}
+
 // A Reach identifies the nodes that may take a pod: pods with the same one may run on the same nodes.
 type Reach struct {
 	Place     Place

@@ -177,6 +177,26 @@ func SetOf[T any, K comparable](all []T, of func(T) K) map[K]bool {
 	return out
 }
 
+// Where returns the elements of a slice for which a condition holds.
+func Where[T any](all []T, holds func(*T) bool) []*T {
+	var out []*T
+	for i := range all {
+		if holds(&all[i]) {
+			out = append(out, &all[i])
+		}
+	}
+	return out
+}
+
+// GroupBy returns the elements by what a function without side effects makes of each, in their order.
+func GroupBy[T any, K comparable](all []T, of func(T) K) map[K][]T {
+	out := make(map[K][]T)
+	for _, element := range all {
+		out[of(element)] = append(out[of(element)], element)
+	}
+	return out
+}
+
 // Put sets the value of a key in a map, which it makes first if it is nil.
 func Put[K comparable, V any](in *map[K]V, key K, value V) {
 	if *in == nil {

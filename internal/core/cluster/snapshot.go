@@ -25,26 +25,18 @@ func (s *Snapshot) AutoscalersOf(w Workload) []*Autoscaler { return s.byTarget[w
 func NewSnapshot(pods []*Pod, autoscalers []*Autoscaler) *Snapshot {
 	slices.SortFunc(pods, func(a, b *Pod) int { return a.Compare(b.Key) })
 	slices.SortFunc(autoscalers, func(a, b *Autoscaler) int { return a.Compare(b.Key) })
-	return &Snapshot{Pods: pods, Autoscalers: autoscalers, byTop: podsByTop(pods), byTarget: autoscalersByTarget(autoscalers)}
+	return &Snapshot{Pods: pods, Autoscalers: autoscalers, byTop: podsByTop(pods), byTarget: byTarget(autoscalers)}
 }
 
 // podsByTop returns the pods by their topmost controllers. Pods without one are left out.
 func podsByTop(pods []*Pod) map[Workload][]*Pod {
-	out := make(map[Workload][]*Pod)
-	for _, p := range pods {
-		if !p.Top.IsZero() {
-			out[p.Top] = append(out[p.Top], p)
-		}
-	}
+	out := GroupBy(pods, func(p *Pod) Workload { return p.Top })
+	delete(out, Workload{})
 	return out
 }
 
-func autoscalersByTarget(all []*Autoscaler) map[Workload][]*Autoscaler {
-	out := make(map[Workload][]*Autoscaler, len(all))
-	for _, a := range all {
-		out[a.Target] = append(out[a.Target], a)
-	}
-	return out
+func byTarget(all []*Autoscaler) map[Workload][]*Autoscaler {
+	return GroupBy(all, func(a *Autoscaler) Workload { return a.Target })
 }
 
 // A Daemon is a DaemonSet, whose pods take room of each node that they run on.

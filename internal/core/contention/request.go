@@ -213,7 +213,7 @@ func Uses(nodes []cluster.Node, pods []*cluster.Pod, used map[cluster.Key]int64)
 	uses := make(map[string]NodeUse, len(nodes))
 	measured := make(map[string]bool, len(nodes))
 	for _, p := range pods {
-		if p.Node == "" || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		if p.Node == "" || p.HasFinished() {
 			continue
 		}
 		requested := p.Requested().Amount(cluster.CPU)

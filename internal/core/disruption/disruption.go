@@ -75,7 +75,7 @@ func (c *Counter) Groups(a *cluster.Autoscaler, pods []*cluster.Pod) map[cluster
 	present := map[cluster.Workload]int{}  // pods that have not finished, with terminating ones, which will be replaced
 	existing := map[cluster.Workload]int{} // the same without terminating and evicted ones
 	for _, p := range pods {
-		if p.Controller.IsZero() || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+		if p.Controller.IsZero() || p.HasFinished() {
 			continue
 		}
 		g := cluster.Memo(&groups, p.Controller, func() *Group { return new(Group) })

@@ -174,10 +174,10 @@ var passing = map[string]bool{
 // pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not
 // ready may also be evicted if the budget always allows that, or if all required pods are healthy.
 func (in *Input) pdbBlocks(ready bool) string {
-	for _, b := range in.Disruption {
-		if in.Labels == nil || !b.Selector.Matches(in.Labels) {
-			continue
-		}
+	if in.Labels == nil {
+		return ""
+	}
+	for _, b := range cluster.Selecting(in.Disruption, in.Labels) {
 		allowed := b.Healthy > b.Desired
 		if !ready {
 			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy == b.Desired

@@ -52,7 +52,7 @@ func facts(in *Input) []string {
 }
 
 func nodeFacts(in *Input) []string {
-	n := in.node()
+	n := in.nodeNamed(in.Subject.Name)
 	if n == nil {
 		return []string{"not known"}
 	}
@@ -67,13 +67,6 @@ func nodeFacts(in *Input) []string {
 		out = append(out, "memory pressure")
 	}
 	return out
-}
-
-func (in *Input) node() *cluster.Node {
-	if in.Subject.Kind != OfNode {
-		return nil
-	}
-	return in.nodeNamed(in.Subject.Name)
 }
 
 func (in *Input) nodeNamed(name string) *cluster.Node {
@@ -228,18 +221,21 @@ var resizeStates = map[cluster.ResizeState]string{
 	cluster.ResizeError: "Error", cluster.ResizeUnknown: "unknown",
 }
 
+// resizingPods returns the pods with a resize that is not done.
+func (in *Input) resizingPods() []*cluster.Pod {
+	return slices.DeleteFunc(slices.Clone(in.Pods), func(p *cluster.Pod) bool { return !p.IsResizing() || !p.Live() })
+}
+
+// bySince orders pods whose resize is not done by how long that has been so.
+func bySince(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) }
+
 // resizes describes the resizes that are not done, by state.
 func resizes(in *Input) []string {
-	byState := map[cluster.ResizeState][]*cluster.Pod{}
-	for _, p := range in.Pods {
-		if p.IsResizing() && p.Live() {
-			byState[p.Resize.State] = append(byState[p.Resize.State], p)
-		}
-	}
+	byState := cluster.GroupBy(in.resizingPods(), func(p *cluster.Pod) cluster.ResizeState { return p.Resize.State })
 	var out []string
 	for _, state := range sortedKeys(byState) {
 		pods := byState[state]
-		oldest := slices.MinFunc(pods, func(a, b *cluster.Pod) int { return a.Resize.Since.Compare(b.Resize.Since) })
+		oldest := slices.MinFunc(pods, bySince)
 		text := "Resize of " + oldest.Name + " " + resizeStates[state] + since(in.Now, " since ", oldest.Resize.Since)
 		if len(pods) > 1 {
 			text = "Resizes of " + wording.Count(len(pods), "pod") + " " + resizeStates[state] + since(in.Now, ", the first since ", oldest.Resize.Since)
@@ -407,7 +403,7 @@ func conditions(in *Input, said []string) []string {
 
 // occupancy describes the requests on the node of the subject.
 func occupancy(in *Input) string {
-	n := in.node()
+	n := in.nodeNamed(in.Subject.Name)
 	if n == nil {
 		return "The node does not exist, or nodes cannot be read."
 	}
@@ -422,7 +418,7 @@ func occupancy(in *Input) string {
 func (in *Input) requested(node string) cluster.Resources {
 	sum := cluster.Amounts(0, 0)
 	for _, p := range in.AllPods {
-		if p.Node == node && p.Phase != cluster.Succeeded && p.Phase != cluster.Failed {
+		if p.Node == node && !p.HasFinished() {
 			sum = sum.Add(change.Total(p, nil))
 		}
 	}

@@ -147,15 +147,11 @@ func deadlock(in *Input) (Situation, bool) {
 
 // pendingResize recognizes resizes that the kubelet has not done.
 func pendingResize(in *Input) (Situation, bool) {
-	var oldest *cluster.Pod
-	for _, p := range in.Pods {
-		if p.IsResizing() && p.Live() && (oldest == nil || p.Resize.Since.Before(oldest.Resize.Since)) {
-			oldest = p
-		}
-	}
-	if oldest == nil {
+	resizing := in.resizingPods()
+	if len(resizing) == 0 {
 		return Situation{}, false
 	}
+	oldest := slices.MinFunc(resizing, bySince)
 	state := resizeStates[oldest.Resize.State] + since(in.Now, " since ", oldest.Resize.Since)
 	text := "The kubelet reports the resize of " + oldest.Name + " as " + state
 	if ago := in.Now.Sub(oldest.Resize.Since); !oldest.Resize.Since.IsZero() && ago > 0 {
@@ -314,7 +310,11 @@ func virtualMachine(in *Input) (Situation, bool) {
 		r := in.Pods[0].Runtime(in.Pods[0].Container(name))
 		s := Situation{Code: JVM, Title: "JVM", Text: fmt.Sprintf("Container %s runs a Java virtual machine (detected by its %s). Its memory follows its heap settings and not its need, "+
 			"and it reads limits only when it starts.", name, r.Evidence)}
-		if !in.hasCPULimit(name) && !r.CPUCountSet {
+		limited := slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool {
+			c := p.Container(name)
+			return c != nil && c.Limits.Has.Has(cluster.CPU)
+		})
+		if !limited && !r.CPUCountSet {
 			s.Text += " Without a CPU limit it counts the CPUs of the node, or derives them from the CPU request, so that it may use many more threads than the request allows."
 			s.Advice = in.processorAdvice(name, r)
 		}
@@ -338,13 +338,6 @@ func (in *Input) processorAdvice(container string, r *cluster.Runtime) Advice {
 		Text:    "To fix the number of processors that it sees; this restarts the pods:",
 		Command: in.kubectl("set", "env", in.Command, "-c", container, variable+"="+option),
 	}
-}
-
-func (in *Input) hasCPULimit(container string) bool {
-	return slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool {
-		c := p.Container(container)
-		return c != nil && c.Limits.Has.Has(cluster.CPU)
-	})
 }
 
 // smallCPULimit recognizes a CPU limit that hides the need: usage never exceeds the limit, so neither does the recommendation. That is a very

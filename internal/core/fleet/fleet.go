@@ -110,14 +110,8 @@ func (f *Fleet) Of(p *cluster.Pod) *Sizes {
 }
 
 func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
-	i := int(p.Tolerance) - int(cluster.FirstListed)
-	switch {
-	case i < 0, p.Tolerance == cluster.Unlisted: // of unlisted ones none is known, so that the size is not larger than in the webhook
-		return nil, false
-	case i >= len(f.config.Tolerations):
-		return nil, true
-	}
-	return f.config.Tolerations[i], false
+	tolerations, known := cluster.TolerationsOf(f.config.Tolerations, p.Tolerance)
+	return tolerations, !known && p.Tolerance != cluster.Unlisted // of unlisted ones none is known, so that the size is not larger than in the webhook
 }
 
 // CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests.

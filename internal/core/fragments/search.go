@@ -103,8 +103,7 @@ func larger(a, b room.Amount, n *cluster.Node) int {
 func (s *search) holdOf(p *cluster.Pod, strict bool) Hold {
 	marks := cmp.Or(p.Marks, &cluster.Marks{})
 	safe := marks.Evictable && !strict
-	labels := strings.Split(marks.Labels, ",")
-	budgets := slices.DeleteFunc(slices.Clone(s.Budgets[p.Namespace]), func(b cluster.DisruptionBudget) bool { return !b.Selector.Matches(labels) })
+	budgets := cluster.Selecting(s.Budgets[p.Namespace], strings.Split(marks.Labels, ","))
 	refused := len(budgets) > 1 || len(budgets) == 1 && budgets[0].Healthy <= budgets[0].Desired // the API server refuses if several select the pod
 	switch {
 	case p.IsProtected():

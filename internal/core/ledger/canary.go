@@ -30,7 +30,7 @@ func (l *canaryRecords) ObserveCanaries(now time.Time, v View) map[cluster.Workl
 		if s, ok := l.canaries[a.Target]; ok {
 			out[a.Target] = s // also while the workload has no pods
 		}
-		for workload, pods := range byWorkload(g.Pods) {
+		for workload, pods := range cluster.GroupBy(g.Pods, (*cluster.Pod).Workload) {
 			answer := v.Throttling[workload]
 			if v.Throttling == nil {
 				answer.Result = rollout.NoPrometheus
@@ -45,14 +45,6 @@ func (l *canaryRecords) ObserveCanaries(now time.Time, v View) map[cluster.Workl
 	return out
 }
 
-func byWorkload(pods []*cluster.Pod) map[cluster.Workload][]*cluster.Pod {
-	out := map[cluster.Workload][]*cluster.Pod{}
-	for _, p := range pods {
-		out[p.Workload()] = append(out[p.Workload()], p)
-	}
-	return out
-}
-
 // ThrottlingQueries returns the queries for the CPU throttling of the canaries, at most one per workload.
 func (l *canaryRecords) ThrottlingQueries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.ThrottlingQuery {
 	out := map[cluster.Workload]rollout.ThrottlingQuery{}
@@ -61,7 +53,7 @@ func (l *canaryRecords) ThrottlingQueries(now time.Time, governed []cluster.Gove
 		if !a.Canary.On {
 			continue
 		}
-		for workload, pods := range byWorkload(g.Pods) {
+		for workload, pods := range cluster.GroupBy(g.Pods, (*cluster.Pod).Workload) {
 			if q, ok := l.canaries[workload].ThrottlingQuery(now, a.Canary.Watch, pods); ok {
 				out[workload] = q
 			}

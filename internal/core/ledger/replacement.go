@@ -92,7 +92,7 @@ func (l *Ledger) replacementStates(now time.Time, v View) []replacementState {
 		as[g.Autoscaler.Key] = g.Autoscaler
 		for _, p := range g.Pods {
 			owed := l.pending[p.Controller].Evicted
-			if len(owed) == 0 || p.Phase == cluster.Succeeded || p.Phase == cluster.Failed {
+			if len(owed) == 0 || p.HasFinished() {
 				continue
 			}
 			c := counts[p.Controller]

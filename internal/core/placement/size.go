@@ -77,14 +77,8 @@ func (s *Sizes) Accepting(pods cluster.Reach) (accepts func(*cluster.Node) bool,
 	if !known {
 		return func(*cluster.Node) bool { return false }, false
 	}
-	var tolerations cluster.Tolerations
-	i := int(pods.Tolerance) - int(cluster.FirstListed)
-	listed := i < len(s.tolerations)
-	if i >= 0 && listed {
-		tolerations = s.tolerations[i]
-	}
-	all := pods.Tolerance == cluster.AnyTaint
-	return func(n *cluster.Node) bool { return n.Matches(selector) && (all || tolerations.Tolerate(n.Taints)) }, all || listed
+	tolerations, known := cluster.TolerationsOf(s.tolerations, pods.Tolerance)
+	return func(n *cluster.Node) bool { return n.Matches(selector) && tolerations.Tolerate(n.Taints) }, known
 }
 
 // MayReturn reports whether the replacement of a pod may run on the node of the pod, which accepted the pod itself.

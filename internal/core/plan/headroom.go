@@ -37,12 +37,8 @@ func (s *pass) checkHeadroom(ds []entry) {
 		s.headroom.Begin(s.occupancy.Rooms(), decisions)
 	}
 	if s.headroom.IsOn() {
-		var evictions, waiting []*entry
-		for i := range ds {
-			if ds[i].Do == decision.Evict {
-				evictions = append(evictions, &ds[i])
-			}
-		}
+		evictions := cluster.Where(ds, func(d *entry) bool { return d.Do == decision.Evict })
+		var waiting []*entry
 		withdrawn := map[cluster.Workload]bool{} // direct controllers that have got back budget, and namespaces that have got back quota
 		for _, d := range inTurn(evictions, s.w.Ledger.Served, byPriority) {
 			if r, lacks := s.lacksHeadroom(d); lacks {

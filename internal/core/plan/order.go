@@ -41,12 +41,7 @@ func (s slot) compare(o slot) int {
 
 // share assigns each action its slot.
 func (s *pass) share(ds []entry) {
-	var acts []*entry
-	for i := range ds {
-		if ds[i].Do != decision.Leave {
-			acts = append(acts, &ds[i])
-		}
-	}
+	acts := cluster.Where(ds, func(d *entry) bool { return d.Do != decision.Leave })
 	slices.SortFunc(acts, func(a, b *entry) int { return byPriority(*a, *b) })
 	rounds := map[string]int{}
 	for _, d := range acts {

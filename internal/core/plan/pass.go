@@ -347,12 +347,7 @@ func (p *Pass) enqueue() {
 		return
 	}
 	p.queues = map[queueKey][]*entry{}
-	var waiting []*entry
-	for i := range p.entries {
-		if d := &p.entries[i]; d.Do == decision.Leave && awaitsOthers[d.Reason.Code] {
-			waiting = append(waiting, d)
-		}
-	}
+	waiting := cluster.Where(p.entries, func(d *entry) bool { return d.Do == decision.Leave && awaitsOthers[d.Reason.Code] })
 	slices.SortFunc(waiting, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
 	for _, d := range waiting {
 		p.queue(d)

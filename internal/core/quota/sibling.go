@@ -150,7 +150,7 @@ func (s *Siblings) hasFreed(p *cluster.Pod, before, grows cluster.PodResources) 
 func (s *Siblings) requestedAtMost(beside *cluster.Pod) (total cluster.PodResources, complete bool) {
 	existing := map[cluster.Workload]int{}
 	for _, p := range s.Pods {
-		if isFinished(p) {
+		if p.HasFinished() {
 			continue
 		}
 		if s.Ledger.Awaited(s.Now, p) != nil {
@@ -179,7 +179,7 @@ func (s *Siblings) requestedAtMost(beside *cluster.Pod) (total cluster.PodResour
 func (s *Siblings) RequestedAtLeast() (total cluster.PodResources) {
 	existing, largest := map[cluster.Workload]int{}, map[cluster.Workload]cluster.PodResources{}
 	for _, p := range s.Pods {
-		if isFinished(p) || s.existing(p) == 0 {
+		if p.HasFinished() || s.existing(p) == 0 {
 			continue
 		}
 		demand := admissible.DemandOf(policy.Limits{}, p, StandingOf(p), s.Ledger.Awaited(s.Now, p))
@@ -215,10 +215,6 @@ func (s *Siblings) existing(p *cluster.Pod) int {
 		return 0
 	}
 	return 1
-}
-
-func isFinished(p *cluster.Pod) bool {
-	return p.Phase == cluster.Succeeded || p.Phase == cluster.Failed
 }
 
 // mostOf returns what quotas count for a pod as it is: during a resize, the higher of the current and the new amounts.

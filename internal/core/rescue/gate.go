@@ -67,21 +67,16 @@ func (b *Book) BudgetOfOthers(p *cluster.Pod, missing int) (decision.Reason, boo
 	if !known {
 		return decision.Reason{Code: decision.BudgetsUnknown}, true
 	}
-	var of *cluster.DisruptionBudget
-	for i := range all {
-		if !all[i].Selector.Matches(p.Crash.Labels) {
-			continue
-		}
-		if of != nil {
-			return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name + ", " + all[i].Name}, true
-		}
-		of = &all[i]
+	budgets := cluster.Selecting(all, p.Crash.Labels)
+	if len(budgets) > 1 {
+		return decision.Reason{Code: decision.BudgetOfOthers, Text: budgets[0].Name + ", " + budgets[1].Name}, true
 	}
-	if of == nil || !of.Current || of.AlwaysAllow || of.Healthy >= of.Desired {
+	if len(budgets) == 0 || !budgets[0].Current || budgets[0].AlwaysAllow || budgets[0].Healthy >= budgets[0].Desired {
 		// The disruption budget has changed since, so the eviction is tried again after its back-off.
 		r, _ := b.Counter.Ledger.LastFailure(p, decision.Evict)
 		return r.Reason(*b.Delays, decision.Evict), true
 	}
+	of := budgets[0]
 	have := int(of.Healthy+b.crashingOf(of, p.Namespace)) + missing
 	return decision.Reason{Code: decision.BudgetOfOthers, Text: of.Name, Have: have, Want: int(of.Desired)}, have < int(of.Desired)
 }

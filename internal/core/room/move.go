@@ -214,15 +214,15 @@ func withoutUnneeded(set []chosenMove, lack Amount) []chosenMove {
 func tightest(spots []Spot, c *Candidate) int {
 	best := -1
 	for _, i := range c.Spots {
-		if spots[i].Free.Holds(c.Size) && (best < 0 || tighter(spots[i], spots[best])) {
+		if !spots[i].Free.Holds(c.Size) {
+			continue
+		}
+		a, b := spots[i], spots[max(best, 0)]
+		if best < 0 || cmp.Or(cmp.Compare(a.Free.Memory, b.Free.Memory), cmp.Compare(a.Free.CPU, b.Free.CPU), cmp.Compare(a.Node, b.Node)) < 0 {
 			best = i
 		}
 	}
 	return best
-}
-
-func tighter(a, b Spot) bool {
-	return cmp.Or(cmp.Compare(a.Free.Memory, b.Free.Memory), cmp.Compare(a.Free.CPU, b.Free.CPU), cmp.Compare(a.Node, b.Node)) < 0
 }
 
 // A search is the exact search for the cheapest set of moves: depth first over the candidates, each moved to each node or not at

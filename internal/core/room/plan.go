@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 )
 
@@ -210,12 +211,7 @@ func (m *maker) next() []Step {
 }
 
 func (m *maker) needing() []*pod {
-	var out []*pod
-	for i := range m.pods {
-		if m.pods[i].Needs {
-			out = append(out, &m.pods[i])
-		}
-	}
+	out := cluster.Where(m.pods, func(p *pod) bool { return p.Needs })
 	slices.SortStableFunc(out, func(a, b *pod) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), integer.FalseFirst(b.Urgent, a.Urgent), cmp.Compare(a.Since, b.Since))
 	})
@@ -395,12 +391,7 @@ func memoryOf(a Amount) int64 { return a.Memory }
 
 // shrinkable returns the pods that may shrink and give back some of a resource, the largest surplus first.
 func (m *maker) shrinkable(but *pod, of func(Amount) int64) []*pod {
-	var out []*pod
-	for i := range m.pods {
-		if c := &m.pods[i]; c != but && c.shrinks() && !c.Needs && !c.used && of(c.Holds) > of(c.Target) {
-			out = append(out, c)
-		}
-	}
+	out := cluster.Where(m.pods, func(c *pod) bool { return c != but && c.shrinks() && !c.Needs && !c.used && of(c.Holds) > of(c.Target) })
 	slices.SortStableFunc(out, func(a, b *pod) int {
 		return cmp.Compare(of(b.Holds)-of(b.Target), of(a.Holds)-of(a.Target))
 	})
