@@ -46,9 +46,9 @@ const (
 	lightest    = 1e-3
 )
 
-// mostModelled limits weights, limits and costs, which only broken model state exceeds. It is below maxStored, so that they can be
+// mostModelled limits weights, limits and costs, which only broken model state exceeds. It is below codec.MaxNumber, so that they can be
 // stored and read again.
-const mostModelled = maxStored / 2
+const mostModelled = codec.MaxNumber / 2
 
 // Ensemble is Autopilot's machine-learnt recommender (Rzadca et al., EuroSys 2020, 3.2.3): many simple models, each a
 // decay d_m and a margin M_m, and a choice among them by what each would have cost. Once an hour, with s the histogram
@@ -351,12 +351,6 @@ func runs(s *[buckets]float64, limit float64, peakOnly bool) (over, under float6
 	return over, under
 }
 
-// Limits of stored values. They are above any real value: more bytes than a machine has, and a time in 36,000 years.
-const (
-	maxStored     = 1e15
-	maxStoredTime = 1 << 40
-)
-
 // ahead is how far planned times may be in the future, in seconds.
 const ahead = 60 * 24 * 3600
 
@@ -394,7 +388,7 @@ func (m *Models) UnmarshalBinary(data []byte) error { return codec.Read(data, m)
 func (m *Models) Code(c *codec.Coder) {
 	version := c.Version(modelsVersion, 2, modelsVersion)
 	if version >= 3 {
-		codec.Varint(c, "hour of the first sample", &m.since, 0, maxStoredTime)
+		codec.Varint(c, "hour of the first sample", &m.since, 0, codec.MaxTime)
 	} else {
 		m.since = 0
 	}
@@ -423,19 +417,19 @@ func (x *mixture) code(c *codec.Coder) {
 	if c.Decoding() {
 		*x = mixture{}
 	}
-	codec.Varint(c, "hour", &x.hour, 0, maxStoredTime)
+	codec.Varint(c, "hour", &x.hour, 0, codec.MaxTime)
 	if x.hour == 0 {
 		return
 	}
 	codec.Varint(c, "first bucket", &x.base, 0, maxBucket-buckets)
 	codec.Varint(c, "highest bucket of the hour", &x.top, 0, int64(x.base+buckets-1))
-	codec.Varint(c, "time until which the level is raised", &x.until, 0, maxStoredTime)
+	codec.Varint(c, "time until which the level is raised", &x.until, 0, codec.MaxTime)
 	codec.Byte(c, "chosen model", &x.chosen, byte(models-1))
 	for decay := range x.bound {
 		codec.Varint(c, "bucket of a limit", &x.bound[decay], 0, maxBucket)
 	}
-	c.Float64("level", &x.level, 0, maxStored)
-	c.Float64("raised level", &x.raised, 0, maxStored)
+	c.Float64("level", &x.level, 0, codec.MaxNumber)
+	c.Float64("raised level", &x.raised, 0, codec.MaxNumber)
 	for i := range x.samples {
 		codec.Uvarint(c, "samples of a bucket", &x.samples[i], math.MaxUint16)
 	}
@@ -459,7 +453,7 @@ func codeNumbers(c *codec.Coder, numbers []*float32) {
 		}
 		codec.Byte(c, "kind of a run", &kind, oneNumber)
 		if kind == oneNumber {
-			c.Float32("weight, limit or cost", numbers[i], 0, maxStored)
+			c.Float32("weight, limit or cost", numbers[i], 0, codec.MaxNumber)
 			i++
 			continue
 		}

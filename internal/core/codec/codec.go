@@ -240,6 +240,12 @@ func (c *Coder) String(name string, v *string, limit int) {
 // MaxSecond is the latest time that is stored, in Unix seconds: the year 2200.
 const MaxSecond = 7_258_118_400
 
+// Limits of values in model state. They are above any real value: more bytes than a machine has, and a time in 36,000 years.
+const (
+	MaxNumber = 1e15
+	MaxTime   = 1 << 40
+)
+
 // A State is encoded and decoded as a whole. It is a pointer.
 type State interface {
 	Code(c *Coder)

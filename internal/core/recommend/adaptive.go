@@ -87,7 +87,7 @@ type adaptive struct{ p AdaptiveParams }
 func (a *adaptive) Extend() usage.Extension {
 	return &Memo{
 		p:      &a.p,
-		CPU:    hourly.NewPeaks(max(a.p.CPU.longest()+2, 24*a.p.CPU.Plan.Days)),
+		CPU:    hourly.NewPeaks(max(a.p.CPU.window(0)+2, a.p.CPU.window(1)+2, a.p.CPU.window(2)+2, 24*a.p.CPU.Plan.Days)),
 		Memory: hourly.NewPeaks(a.p.Memory.Long * 24),
 	}
 }
@@ -397,7 +397,7 @@ func (m *Memo) wantMemory(days *peaksOfDays, usual float64, now int64, to *deriv
 	}
 	want = m.raisedMemory(want, now, to)
 	if m.leak.Bounds() {
-		want = to.Lower(derivation.StepLeakBound, want, m.leak.Most())
+		want = to.Lower(derivation.StepLeakBound, want, m.leak.Bound)
 		to.Evidence().From = unix(m.leak.Since)
 	}
 	return to.Lower(derivation.StepMaximum, want, derivation.MaxAmount)

@@ -54,13 +54,6 @@ func (p *BusyParams) starts(sample *usage.Sample) bool {
 	return p.Startup > 0 && sample.Ran.Started > 0 && age >= 0 && age <= int64(p.Startup/time.Second)
 }
 
-func (p *BusyParams) busy(at time.Time) bool {
-	if p.Zone == nil {
-		return p.Hours.Has(at.UTC().Hour())
-	}
-	return p.Hours.Has(at.In(p.Zone).Hour())
-}
-
 // Hours is a set of hours of the day: bit h is the hour that starts at h:00. The zero value is empty.
 type Hours uint32
 
@@ -225,7 +218,7 @@ func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {
 func (m *Busy) observeStart(now int64, cores float64) bool {
 	hour := int(now / 3600)
 	request := m.request()
-	request.bump = min(m.starts(hour)+1, maxStored)
+	request.bump = min(m.starts(hour)+1, codec.MaxNumber)
 	request.bumped = max(request.bumped, now)
 	if m.settled(hour) {
 		return false
@@ -318,7 +311,7 @@ func (m *Busy) charge(v float64) {
 	for i := range 2 {
 		if level := float64(c.level[i]); level > 0 {
 			loss := (1-m.p.Percentile)*level + max(0, v-level)
-			c.cost[i] = float32(min(float64(c.cost[i])+loss, maxStored))
+			c.cost[i] = float32(min(float64(c.cost[i])+loss, codec.MaxNumber))
 		}
 	}
 }
@@ -358,7 +351,7 @@ func (m *Busy) decideAnew() {
 // busy.
 func (m *Busy) counts(at time.Time, hour int) bool {
 	if m.p.Hours != 0 {
-		return m.p.busy(at)
+		return m.p.Hours.Has(at.In(cmp.Or(m.p.Zone, time.UTC)).Hour())
 	}
 	return m.busy == 0 || m.busy.Has(hour)
 }
@@ -404,7 +397,7 @@ func (m *Busy) Code(c *codec.Coder) {
 	}
 	codec.Varint(c, "busy hours", &m.busy, 0, int64(WholeDay))
 	for hour := range m.load {
-		c.Float32("load of an hour", &m.load[hour], 0, maxStored)
+		c.Float32("load of an hour", &m.load[hour], 0, codec.MaxNumber)
 	}
 	m.cpu.Code(c)
 	if c.Decoding() {

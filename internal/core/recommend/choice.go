@@ -78,9 +78,6 @@ var cpuArms = [arms]float64{1, 1.5, 1.0 / 3}
 
 func (r *CPURule) window(arm uint8) int { return max(int(cpuArms[arm]*r.Window.Hours()+0.5), 1) }
 
-// longest returns the longest look-back window, in hours.
-func (r *CPURule) longest() int { return max(r.window(0), r.window(1), r.window(2)) }
-
 // chooseCPU charges the arms for a sample, and chooses an arm at the end of an hour.
 func (m *Memo) chooseCPU(hour int, v, had float64) {
 	choice := &m.cpuChoice
@@ -187,8 +184,8 @@ func (c *choice) code(to *codec.Coder) {
 		return
 	}
 	for a := range arms {
-		to.Float32("cost of an arm", &c.cost[a], 0, maxStored)
-		to.Float32("level of an arm", &c.level[a], 0, maxStored)
-		to.Float32("cost of an arm in this period", &c.charged[a], 0, maxStored)
+		to.Float32("cost of an arm", &c.cost[a], 0, codec.MaxNumber)
+		to.Float32("level of an arm", &c.level[a], 0, codec.MaxNumber)
+		to.Float32("cost of an arm in this period", &c.charged[a], 0, codec.MaxNumber)
 	}
 }

@@ -30,8 +30,8 @@ func (m *Memo) Code(c *codec.Coder) {
 	if version >= 2 {
 		m.cpuChoice.code(c)
 		m.memoryChoice.code(c)
-		c.Float32("CPU used", &m.shortfall.used, 0, maxStored)
-		c.Float32("CPU above the request", &m.shortfall.over, 0, maxStored)
+		c.Float32("CPU used", &m.shortfall.used, 0, codec.MaxNumber)
+		c.Float32("CPU above the request", &m.shortfall.over, 0, codec.MaxNumber)
 	} else {
 		m.cpuChoice = choice{}
 		m.memoryChoice = choice{}
@@ -49,12 +49,12 @@ func (m *Memo) Code(c *codec.Coder) {
 }
 
 func (h *held) code(c *codec.Coder) {
-	c.Float64("level", &h.level, 0, maxStored)
-	c.Float64("level of the low hours", &h.low, 0, maxStored)
-	c.Float64("raised level", &h.bump, 0, maxStored)
+	c.Float64("level", &h.level, 0, codec.MaxNumber)
+	c.Float64("level of the low hours", &h.low, 0, codec.MaxNumber)
+	c.Float64("raised level", &h.bump, 0, codec.MaxNumber)
 	c.Float64("adjustment of the margin", &h.adjust, minAdjust, maxAdjust)
 	for _, at := range [...]*int64{&h.banned, &h.changed, &h.decided, &h.planned, &h.bumped, &h.day} {
-		codec.Varint(c, "time", at, 0, maxStoredTime)
+		codec.Varint(c, "time", at, 0, codec.MaxTime)
 	}
 	c.Flags("flags", &h.inLow, &h.above)
 	codec.Byte(c, "first low hour", &h.hours.from, 23)

@@ -95,5 +95,5 @@ func (g *regime) start(p *hourly.Peaks) int { return max(p.Since(), int(g.since)
 func (g *regime) code(c *codec.Coder) {
 	codec.Uvarint(c, "first hour after a step", &g.since, maxStoredInt32)
 	codec.Uvarint(c, "hour from which a step is detected", &g.until, maxStoredInt32)
-	c.Float32("level before a step", &g.old, 0, maxStored)
+	c.Float32("level before a step", &g.old, 0, codec.MaxNumber)
 }

@@ -108,10 +108,6 @@ const (
 	growthAhead = 1.5
 	leakOver    = 14 * daySeconds
 	daySeconds  = 24 * 3600
-
-	// Bounds of stored values. They are above any real value: more bytes than a machine has, and a time in 36,000 years.
-	maxStored     = 1e15
-	maxStoredTime = 1 << 40
 )
 
 // Judge checks the peaks of a container for a leak, once a day. A new suspicion keeps the bound in bytes; 0 means no bound. A suspicion ends
@@ -135,14 +131,6 @@ func (l *Leak) Judge(peaks *hourly.Peaks, bound float64, now int64) {
 	if now-l.Last > leakOver {
 		*l = Leak{}
 	}
-}
-
-// Most returns the bound of the request, infinity without a bound.
-func (l *Leak) Most() float64 {
-	if !l.Bounds() {
-		return math.Inf(1)
-	}
-	return l.Bound
 }
 
 // Bounds reports whether a suspicion bounds the request.
@@ -187,11 +175,11 @@ func (l *Leak) Code(c *codec.Coder) {
 		return
 	}
 	for _, at := range [...]*int64{&l.Since, &l.Seen, &l.Last, &l.From} {
-		codec.Varint(c, "time of a suspected leak", at, 0, maxStoredTime)
+		codec.Varint(c, "time of a suspected leak", at, 0, codec.MaxTime)
 	}
-	c.Float64("bound of a suspected leak", &l.Bound, 0, maxStored)
-	c.Float64("growth of a suspected leak", &l.PerDay, 0, maxStored)
-	c.Float64("peak of a suspected leak", &l.Peak, 0, maxStored)
+	c.Float64("bound of a suspected leak", &l.Bound, 0, codec.MaxNumber)
+	c.Float64("growth of a suspected leak", &l.PerDay, 0, codec.MaxNumber)
+	c.Float64("peak of a suspected leak", &l.Peak, 0, codec.MaxNumber)
 	if l.Since == 0 || l.Seen < l.Since || l.Last < l.Seen || l.From > l.Since {
 		c.Fail("times of a suspected leak are not in order")
 	}
