@@ -7,7 +7,7 @@ import "podfit.dev/podfit/internal/core/cluster"
 
 // Nodes returns the smallest node that pods may run on.
 type Nodes struct {
-	known     bool
+	Known     bool // the nodes of the cluster are known, although all may be cordoned
 	all       []*cluster.Node
 	byName    map[string]*cluster.Node
 	selectors []cluster.NodeSelector
@@ -17,7 +17,7 @@ type Nodes struct {
 // NewNodes takes the nodes that are not cordoned, and the node selectors of pods, from cluster.Selected on. Readiness is ignored: it
 // changes often, and a request must not change with it.
 func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
-	n := &Nodes{known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors}
+	n := &Nodes{Known: len(all) > 0, byName: make(map[string]*cluster.Node, len(all)), selectors: selectors}
 	for i := range all {
 		if !all[i].Cordoned && all[i].Allocatable.CPU > 0 {
 			n.all = append(n.all, &all[i])
@@ -26,9 +26,6 @@ func NewNodes(all []cluster.Node, selectors []cluster.NodeSelector) *Nodes {
 	}
 	return n
 }
-
-// Known reports whether the nodes of the cluster are known, although all may be cordoned.
-func (n *Nodes) Known() bool { return n.known }
 
 // Smallest returns the sizes of the smallest node that any of the pods may run on, or zero values if there are no live pods or no nodes for
 // them. A pod may run on its current node, and on nodes without taints that match its node selector and required node affinity.

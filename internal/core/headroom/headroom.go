@@ -37,17 +37,17 @@ import (
 )
 
 const (
-	maxRequests     = 10            // requests for capacity in the cluster at the same time
-	maxOfNamespace  = 5             // of them in a namespace
-	maxUnknown      = 50            // requests for unknown pods that a pass deletes; a tenant can create any number
-	growthOfRequest = 0.1           // a request that is not provided is replaced if the size of the replacement exceeds it by this fraction
-	unansweredFor   = 6 * time.Hour // how long placeholder pods are used after no autoscaler has accepted a ProvisioningRequest
+	maxRequests     = 10               // requests for capacity in the cluster at the same time
+	maxOfNamespace  = 5                // of them in a namespace
+	maxUnknown      = 50               // requests for unknown pods that a pass deletes; a tenant can create any number
+	growthOfRequest = 0.1              // a request that is not provided is replaced if the size of the replacement exceeds it by this fraction
+	capacityFor     = 10 * time.Minute // how long podfit waits until capacity is provided
+	unansweredFor   = 6 * time.Hour    // how long placeholder pods are used after no autoscaler has accepted a ProvisioningRequest
 )
 
 // Rules are what users set.
 type Rules struct {
 	Provider Provider
-	For      time.Duration // how long podfit waits until capacity is provided
 	attempt.Delays
 }
 
@@ -58,18 +58,19 @@ type Search struct {
 	record *Record
 	rooms  *placement.Rooms // nil until Begin
 
-	requests []*cluster.CapacityRequest               // sorted by name
-	held     map[cluster.Key]*cluster.CapacityRequest // by name
-	given    map[string]bool                          // placeholder pods that are given up for a resize, by UID
-	asked    map[cluster.Workload]bool                // workloads with a request, or for which one is created
-	steps    []Step
+	Held  map[cluster.Key]*cluster.CapacityRequest // the requests in the cluster by name
+	Steps []Step                                   // the requests to create and to delete, in this order of execution: deletions first
+
+	requests []*cluster.CapacityRequest // sorted by name
+	given    map[string]bool            // placeholder pods that are given up for a resize, by UID
+	asked    map[cluster.Workload]bool  // workloads with a request, or for which one is created
 }
 
 // New returns the search of a pass. requests are the ProvisioningRequest objects of podfit; placeholder pods are among the pods.
 func New(now time.Time, rules Rules, record *Record, requests []cluster.CapacityRequest, pods []*cluster.Pod) *Search {
 	s := &Search{
 		now: now, rules: rules, record: record,
-		held: map[cluster.Key]*cluster.CapacityRequest{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{},
+		Held: map[cluster.Key]*cluster.CapacityRequest{}, given: map[string]bool{}, asked: map[cluster.Workload]bool{},
 	}
 	s.requests = cluster.Each(requests, func(r *cluster.CapacityRequest) *cluster.CapacityRequest { return r })
 	for _, p := range pods {
@@ -81,26 +82,20 @@ func New(now time.Time, rules Rules, record *Record, requests []cluster.Capacity
 		return cmp.Or(a.Compare(b.Key), strings.Compare(a.UID, b.UID))
 	})
 	for _, r := range s.requests {
-		if has := s.held[r.Key]; has == nil || has.State != cluster.RequestProvided {
-			s.held[r.Key] = r
+		if has := s.Held[r.Key]; has == nil || has.State != cluster.RequestProvided {
+			s.Held[r.Key] = r
 		}
 	}
 	return s
 }
 
-// Held returns the requests in the cluster by name.
-func (s *Search) Held() map[cluster.Key]*cluster.CapacityRequest { return s.held }
-
 // Of returns the request for the replacement of a pod, or nil.
 func (s *Search) Of(p *cluster.Pod) *cluster.CapacityRequest {
-	if len(s.held) == 0 {
+	if len(s.Held) == 0 {
 		return nil
 	}
-	return s.held[cluster.PlaceholderOf(p)]
+	return s.Held[cluster.PlaceholderOf(p)]
 }
-
-// Steps returns the requests for capacity to create and to delete, in this order of execution: deletions first.
-func (s *Search) Steps() []Step { return s.steps }
 
 // GiveUp gives up placeholders on a node that has too little room for the resizes of its pods.
 func (s *Search) GiveUp(n *placement.Room, needed room.Amount) {
@@ -153,13 +148,13 @@ func (s *Search) Lacks(d *decision.Decision) (decision.Reason, bool) {
 	case own != nil && (own.State == cluster.RequestFailed || s.isExpired(own)):
 		return failsNow(attempt.Shortened(failureOf(own)))
 	case own != nil:
-		waits.Until = own.Created.Add(s.rules.For)
-	case last.UID == p.UID && last.isLost(s.now, p.Workload(), s.held):
+		waits.Until = own.Created.Add(capacityFor)
+	case last.UID == p.UID && last.isLost(s.now, p.Workload(), s.Held):
 		return failsNow(requestLost)
 	case last.Failures > 0 && s.now.Before(failed.Until):
 		return failed, true
 	case !last.Requested.IsZero() && last.UID == p.UID:
-		waits.Until = last.Requested.Add(s.rules.For)
+		waits.Until = last.Requested.Add(capacityFor)
 	}
 	return waits, true
 }
@@ -194,7 +189,7 @@ func (s *Search) holds(r *cluster.CapacityRequest, size cluster.Resources) bool 
 
 // isExpired reports whether a request was not provided in time, or its pod was not evicted in time.
 func (s *Search) isExpired(r *cluster.CapacityRequest) bool {
-	limit := s.rules.For
+	limit := capacityFor
 	if r.State == cluster.RequestProvided {
 		limit *= 2
 	}
@@ -220,8 +215,8 @@ func (s *Search) Ask(waiting []*decision.Decision) {
 		total++
 		requests[d.Pod.Namespace]++
 		s.asked[workload] = true
-		s.steps = append(s.steps, Step{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.Replacement()), Kind: s.kind()})
-		d.Reason.Until = s.now.Add(s.rules.For)
+		s.Steps = append(s.Steps, Step{Pod: d.Pod, Autoscaler: d.Autoscaler, Size: change.Total(d.Pod, d.Replacement()), Kind: s.kind()})
+		d.Reason.Until = s.now.Add(capacityFor)
 	}
 }
 
@@ -259,7 +254,7 @@ func (s *Search) Release(decisions map[cluster.Key]*decision.Decision) {
 		}
 		releases = append(releases, step)
 	}
-	s.steps = append(releases, s.steps...)
+	s.Steps = append(releases, s.Steps...)
 }
 
 // releaseOf returns why a request is deleted, and why it has failed; "" if it is kept or has not failed.

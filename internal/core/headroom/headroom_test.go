@@ -47,7 +47,7 @@ func begun(now time.Time, provider Provider, record *Record, free int64, request
 	for _, d := range ds {
 		pods = append(pods, d.Pod)
 	}
-	s := New(now, Rules{Provider: provider, For: 10 * time.Minute, Delays: delays}, record, requests, pods)
+	s := New(now, Rules{Provider: provider, Delays: delays}, record, requests, pods)
 	decisions := map[cluster.Key]*decision.Decision{}
 	for _, d := range ds {
 		if s.Of(d.Pod) != nil {
@@ -75,8 +75,8 @@ func pass(t *testing.T, now time.Time, provider Provider, record *Record, reques
 	for _, r := range requests {
 		left[r.UID] = r
 	}
-	for i := range s.Steps() {
-		step := &s.Steps()[i]
+	for i := range s.Steps {
+		step := &s.Steps[i]
 		if step.Request != nil {
 			delete(left, step.Request.UID)
 		} else {
@@ -188,9 +188,9 @@ func TestSearch_requests_areReleasedWithTheirReason(t *testing.T) {
 			s, decisions := begun(noon, provider, record, 500, []cluster.CapacityRequest{r}, d)
 			s.Release(decisions)
 			var got Release
-			for i := range s.Steps() {
-				got = s.Steps()[i].Release
-				if _, refused := s.Refused(&s.Steps()[i], decision.Refusal{Kind: decision.Denied}); refused {
+			for i := range s.Steps {
+				got = s.Steps[i].Release
+				if _, refused := s.Refused(&s.Steps[i], decision.Refusal{Kind: decision.Denied}); refused {
 					t.Errorf("%q: a deletion that is refused is a refused request", want)
 				}
 			}
@@ -252,7 +252,7 @@ func TestSearch_resizeNeedsRoom_placeholderIsGivenUp(t *testing.T) {
 	own := &cluster.Pod{Key: cluster.PlaceholderOf(web.Pod), UID: "p", Node: "b", Phase: cluster.Running, Placeholder: true, Created: noon,
 		Containers: []cluster.Container{{Name: "pause", Requests: cluster.Amounts(2000, gib)}}}
 	s, _ := begun(noon, PlaceholderPods, NewRecord(), 500, nil, web, &decision.Decision{Pod: own, Autoscaler: &cluster.Autoscaler{}})
-	if r := s.Of(web.Pod); r == nil || r.State != cluster.RequestProvided || len(s.Held()) != 1 {
+	if r := s.Of(web.Pod); r == nil || r.State != cluster.RequestProvided || len(s.Held) != 1 {
 		t.Fatalf("request %+v", r)
 	}
 	n := &placement.Room{Node: &cluster.Node{Name: "b"}, Free: room.Amount{CPU: -100}}
@@ -262,8 +262,8 @@ func TestSearch_resizeNeedsRoom_placeholderIsGivenUp(t *testing.T) {
 		t.Errorf("%dm are free, want the room of the placeholder pod once", n.Free.CPU)
 	}
 	s.Release(map[cluster.Key]*decision.Decision{own.Key: web})
-	if len(s.Steps()) != 1 || s.Steps()[0].Release != ReleaseNeeded {
-		t.Errorf("steps %+v", s.Steps())
+	if len(s.Steps) != 1 || s.Steps[0].Release != ReleaseNeeded {
+		t.Errorf("steps %+v", s.Steps)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // CapacitySteps returns the requests for capacity to create and to delete, in this order of execution: deletions first.
-func (p *Pass) CapacitySteps() []headroom.Step { return p.headroom.Steps() }
+func (p *Pass) CapacitySteps() []headroom.Step { return p.headroom.Steps }
 
 // CapacityDone reports that a step was carried out.
 func (p *Pass) CapacityDone(step *headroom.Step) { p.headroom.Done(step) }

@@ -41,6 +41,10 @@ type Pass struct {
 	Elapsed time.Duration
 }
 
+// replacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is evicted until the
+// controller has all its pods.
+const replacementFor = 5 * time.Minute
+
 // A queueKey identifies pods that wait for the same budget.
 type queueKey struct {
 	group  *disruption.Group
@@ -58,15 +62,15 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,
 	}
 	p.radius = radius.NewBook(now, b.Shares, w.Requested, w.Ledger)
-	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, For: b.CapacityFor, Delays: b.Delays}, w.Ledger.Headroom, w.Requests, w.Pods)
+	p.headroom = headroom.New(now, headroom.Rules{Provider: w.Provider, Delays: b.Delays}, w.Ledger.Headroom, w.Requests, w.Pods)
 	p.canaries = &canary.Book{Now: now, States: w.Ledger.ObserveCanaries(now, p.view()), NotStored: w.NotStored}
 	p.windows.Now = now
 	p.counter = &disruption.Counter{Now: now, Limits: &p.b.Limits, Need: &p.b.Rules, Scales: w.Scales, Ledger: w.Ledger}
-	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), b.ReplacementFor)
+	p.short, p.counter.Complete = w.Ledger.Shortages(now, p.view(), replacementFor)
 	p.backoffs = &backoff.Book{Counter: p.counter, Delays: &p.b.Delays}
-	p.rescues = &rescue.Book{Mode: b.Rescue, Within: b.RescueFor, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
+	p.rescues = &rescue.Book{Mode: b.Rescue, Counter: p.counter, Delays: &p.b.Delays, Nodes: w.Nodes, Governed: w.Governed, Budgets: w.Budgets}
 	p.selector = selection.Selector{
-		Now: now, Need: &p.b.Rules, InPlace: b.InPlace, StartupBoost: b.StartupBoost, PendingFor: b.PendingFor, World: &p.w, Fleet: w.Fleet,
+		Now: now, Need: &p.b.Rules, InPlace: b.InPlace, StartupBoost: b.StartupBoost, World: &p.w, Fleet: w.Fleet,
 		Sizes: p.sizes, Ledger: w.Ledger, Canaries: p.canaries, Occupancy: p.occupancy, Rescues: p.rescues,
 	}
 	p.entries = p.decide()
@@ -115,7 +119,7 @@ func (p *Pass) Learn() {
 }
 
 func (s *pass) view() ledger.View {
-	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.headroom.Held(), Throttling: s.w.Throttling}
+	return ledger.View{Governed: s.w.Governed, Scales: s.w.Scales, Requests: s.headroom.Held, Throttling: s.w.Throttling}
 }
 
 // Done reports that a decision was carried out.

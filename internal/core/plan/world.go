@@ -114,24 +114,11 @@ type Budget struct {
 	DeferredFor   time.Duration // a resize that waits for room on the node longer than this has failed
 	InProgressFor time.Duration // a resize that takes longer than this has failed
 
-	// PendingFor is how long a pod may be unscheduled before a smaller replacement is considered.
-	PendingFor time.Duration
-
-	// CapacityFor is how long a placeholder pod may wait for a node before the request for capacity has failed.
-	CapacityFor time.Duration
-
 	// MustFit (--replacement-must-fit): a pod whose replacement fits on no node is left alone.
 	MustFit bool
 
 	// Rescue (--oom-rescue) selects what is done for OOM-killed pods that get more memory, beyond upstream's rules.
 	Rescue rescue.Mode
-
-	// RescueFor is how long after an OOM kill a pod is rescued.
-	RescueFor time.Duration
-
-	// ReplacementFor is how long the replacement of an evicted pod may take. After that, no pod of its controller is
-	// evicted until the controller has all its pods.
-	ReplacementFor time.Duration
 
 	disruption.Limits // of pods that are out of service at once
 	need.Rules        // for a change
@@ -142,18 +129,14 @@ type Budget struct {
 // DefaultBudget returns upstream's defaults.
 func DefaultBudget() Budget {
 	return Budget{
-		DeferredFor:    5 * time.Minute,
-		InProgressFor:  time.Hour,
-		PendingFor:     2 * time.Minute,
-		CapacityFor:    10 * time.Minute,
-		MustFit:        true,
-		RescueFor:      10 * time.Minute,
-		MakeRoom:       room.Split,
-		Mover:          surge.ForRoom,
-		ReplacementFor: 5 * time.Minute,
-		Limits:         disruption.Limits{MinReplicas: 2, Tolerance: 0.5, StuckFor: 10 * time.Minute, Window: ledger.DefaultWindow},
-		Shares:         radius.Shares{NamespaceShare: 1, ClusterShare: 1},
-		Rules:          need.Rules{Threshold: 0.1, Lifetime: 12 * time.Hour, QuickOOM: 10 * time.Minute},
+		DeferredFor:   5 * time.Minute,
+		InProgressFor: time.Hour,
+		MustFit:       true,
+		MakeRoom:      room.Split,
+		Mover:         surge.ForRoom,
+		Limits:        disruption.Limits{MinReplicas: 2, Tolerance: 0.5, StuckFor: 10 * time.Minute, Window: ledger.DefaultWindow},
+		Shares:        radius.Shares{NamespaceShare: 1, ClusterShare: 1},
+		Rules:         need.Rules{Threshold: 0.1, Lifetime: 12 * time.Hour, QuickOOM: 10 * time.Minute},
 		Delays: attempt.Delays{
 			RefusalBase:     time.Minute,
 			RefusalMax:      90 * time.Minute,

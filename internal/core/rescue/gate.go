@@ -4,8 +4,6 @@
 package rescue
 
 import (
-	"time"
-
 	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -16,7 +14,6 @@ import (
 // A Book is what the rescues of a pass have in common. It is not safe for concurrent use.
 type Book struct {
 	Mode     Mode
-	Within   time.Duration // after an OOM kill, a pod is rescued
 	Counter  *disruption.Counter
 	Delays   *attempt.Delays
 	Nodes    []cluster.Node
@@ -119,7 +116,7 @@ func (g *Gate) InProgress(d *decision.Decision, isFirst bool) (decision.Reason, 
 	if until := last.At.Add(g.Delays.Backoff(last.Again + 1)); g.Counter.Now.Before(until) {
 		return decision.Reason{Code: decision.BackingOff, Until: until, Have: last.Again + 1, Text: "deletion"}, true
 	}
-	kill, _ := KillOf(g.Counter.Now, g.Within, d.Autoscaler, p, d.With)
+	kill, _ := KillOf(g.Counter.Now, rescuedFor, d.Autoscaler, p, d.With)
 	return decision.Reason{Code: decision.NotEnoughMemory, From: last.Memory, To: kill.To}, float64(kill.To) < noticeablyMore*float64(last.Memory)
 }
 

@@ -28,7 +28,7 @@ func bookOf(pods []*cluster.Pod, budgets ...cluster.DisruptionBudget) *Book {
 		Now: noon, Limits: &disruption.Limits{StuckFor: 10 * time.Minute}, Need: &need.Rules{QuickOOM: 10 * time.Minute}, Ledger: ledger.New(),
 	}
 	governed := []cluster.Governed{{Autoscaler: &cluster.Autoscaler{}, Pods: pods}}
-	return &Book{Within: 10 * time.Minute, Counter: counter, Delays: &delays, Governed: governed, Budgets: map[string][]cluster.DisruptionBudget{"shop": budgets}}
+	return &Book{Counter: counter, Delays: &delays, Governed: governed, Budgets: map[string][]cluster.DisruptionBudget{"shop": budgets}}
 }
 
 // budgetOf returns a disruption budget that selects the pods of a workload and wants more healthy pods than there are.

@@ -48,6 +48,9 @@ const (
 // MinKills is the number of consecutive OOM kills after which a pod may be deleted.
 const MinKills = 3
 
+// rescuedFor is how long after an OOM kill a pod is rescued.
+const rescuedFor = 10 * time.Minute
+
 // noticeablyMore is the factor by which the memory must grow before the next pod is deleted, if the replacement of the last one was
 // OOM-killed too.
 const noticeablyMore = 1.1
@@ -96,7 +99,7 @@ func memoryOf(p *cluster.Pod, c *cluster.Container, fits []policy.Fitted, fit *p
 
 // NeedsInit reports whether a pod cannot start because an ordinary init container was OOM-killed, and a replacement gets more memory for it.
 func (b *Book) NeedsInit(d *decision.Decision, init []policy.Fitted) bool {
-	_, isKilled := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, init)
+	_, isKilled := KillOf(b.Counter.Now, rescuedFor, d.Autoscaler, d.Pod, init)
 	return isKilled && b.Mode != Off && d.Pod.Phase == cluster.Pending && d.Pod.Node != ""
 }
 
@@ -112,7 +115,7 @@ func (b *Book) Select(d *decision.Decision) {
 	if b.Mode == Off {
 		return
 	}
-	kill, ok := KillOf(b.Counter.Now, b.Within, d.Autoscaler, d.Pod, d.With)
+	kill, ok := KillOf(b.Counter.Now, rescuedFor, d.Autoscaler, d.Pod, d.With)
 	if !ok {
 		return
 	}

@@ -23,13 +23,15 @@ import (
 	"podfit.dev/podfit/internal/core/rescue"
 )
 
+// pendingFor is how long a pod may be unscheduled before a smaller replacement is considered.
+const pendingFor = 2 * time.Minute
+
 // A Selector judges the pods of a pass.
 type Selector struct {
 	Now          time.Time
 	Need         *need.Rules
-	InPlace      bool          // update mode InPlace is enabled
-	StartupBoost bool          // startup boosts are enabled
-	PendingFor   time.Duration // how long a pod may be unscheduled before a smaller replacement is considered
+	InPlace      bool // update mode InPlace is enabled
+	StartupBoost bool // startup boosts are enabled
 
 	World     world
 	Fleet     *fleet.Fleet
@@ -116,8 +118,8 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 	switch {
 	case s.Need.UpstreamRules:
 		d.Reason = decision.Reason{Code: decision.Unscheduled}
-	case s.Now.Before(p.Created.Add(s.PendingFor)):
-		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(s.PendingFor)}
+	case s.Now.Before(p.Created.Add(pendingFor)):
+		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(pendingFor)}
 	case smaller && s.Sizes.Fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= d.Autoscaler.Rules.MinChange.Or(s.Need.Threshold)):
 		d.Wanted = t.Largest
 		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, need.NameUnlessSole(p)(t.Largest.Container)

@@ -36,10 +36,10 @@ func scene() (*Selector, *decision.Decision) {
 	l, sizes := ledger.New(), placement.SizesOf(nodes, nil, nil, nil)
 	counter := &disruption.Counter{Now: noon, Limits: &disruption.Limits{StuckFor: 10 * time.Minute}, Need: rules, Ledger: l}
 	s := &Selector{
-		Now: noon, Need: rules, InPlace: true, StartupBoost: true, PendingFor: 2 * time.Minute, World: unbounded{}, Sizes: sizes, Ledger: l,
+		Now: noon, Need: rules, InPlace: true, StartupBoost: true, World: unbounded{}, Sizes: sizes, Ledger: l,
 		Canaries:  &canary.Book{Now: noon, States: map[cluster.Workload]rollout.State{}},
 		Occupancy: &occupancy.Book{Now: noon, MakeRoom: room.Split, Ledger: l},
-		Rescues:   &rescue.Book{Mode: rescue.ByEviction, Within: 10 * time.Minute, Counter: counter},
+		Rescues:   &rescue.Book{Mode: rescue.ByEviction, Counter: counter},
 	}
 	web := cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web"}
 	return s, &decision.Decision{

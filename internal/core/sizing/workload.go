@@ -117,7 +117,7 @@ func (s *State) bound(now time.Time, assignment Assignment, pods []*cluster.Pod,
 		declared.AddScaled(assignment.By, pods)
 		s.Declared = declared
 	}
-	s.NoUsableNode = s.Node.Allocatable == 0 && nodes.Known() && live
+	s.NoUsableNode = s.Node.Allocatable == 0 && nodes.Known && live
 }
 
 // hold keeps the smallest memory of a node and the most pods on one for NodeHold. So a small node that an autoscaler adds and removes, or an HPA that
