@@ -225,7 +225,11 @@ func bandOf(points []Point, days int, f *fit) (band, bool) {
 	reached := 0 // the most days ahead with enough errors
 	var low, high float64
 	for h := 1; h <= days; h++ {
-		near := nearErrors(errors, h)
+		var near []float64 // of forecasts of about h days
+		for k := h - h/5; k <= h+h/5; k++ {
+			near = append(near, errors[k]...)
+		}
+		slices.Sort(near)
 		if len(near) >= leastErrors {
 			reached = h
 			low, high = min(low, quantile(near, lowQuantile)), max(high, quantile(near, highQuantile))
@@ -268,15 +272,5 @@ func pastErrors(points []Point) map[int][]float64 {
 			out[h] = append(out[h], p.Requested-f.at(p.Day))
 		}
 	}
-	return out
-}
-
-// nearErrors returns the errors of forecasts of about h days, sorted.
-func nearErrors(errors map[int][]float64, h int) []float64 {
-	var out []float64
-	for k := h - h/5; k <= h+h/5; k++ {
-		out = append(out, errors[k]...)
-	}
-	slices.Sort(out)
 	return out
 }

@@ -5,6 +5,7 @@ package capacity
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -41,10 +42,6 @@ type Growth struct {
 	Gone     cluster.Resources // workloads that left
 	Replicas cluster.Resources // more or fewer pods of a workload, at the requests per pod that it had before
 	PerPod   cluster.Resources // other requests per pod
-}
-
-func (g *Growth) of(c Cause) *cluster.Resources {
-	return map[Cause]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}[c]
 }
 
 // Add returns the sum of two growths.
@@ -85,7 +82,7 @@ func compare(before, after []Load, partial bool, day Day) []Change {
 	const storedUnit = 1 << 20 // the unit in which memory is stored, in bytes
 	var out []Change
 	add := func(w cluster.Workload, c Cause, r cluster.Resources) {
-		if abs(float64(r.Memory)) < storedUnit { // the loads of the day before may be rounded
+		if math.Abs(float64(r.Memory)) < storedUnit { // the loads of the day before may be rounded
 			r.Memory = 0
 		}
 		if r.CPU != 0 || r.Memory != 0 {
@@ -154,9 +151,10 @@ func (h *History) Record(now time.Time, p *Pool) {
 func (h *History) grow(r *Record, p *Pool) {
 	if h.Loads != nil {
 		changes := compare(h.Loads, p.Loads, h.Partial, r.Day)
+		g := &r.Growth
+		parts := map[Cause]*cluster.Resources{Arrived: &g.New, Left: &g.Gone, Scaled: &g.Replicas, Resized: &g.PerPod}
 		for _, c := range changes {
-			part := r.Growth.of(c.Cause)
-			*part = part.Add(c.Amount)
+			*parts[c.Cause] = parts[c.Cause].Add(c.Amount)
 		}
 		h.change(changes)
 	}
@@ -233,10 +231,8 @@ func LargestChanges(all []Change, n int) []Change {
 // weight compares amounts of both resources: a core weighs as much as 4 GiB, the usual relation of machines.
 func weight(r cluster.Resources) float64 {
 	const core, gib = 1000, 1 << 30
-	return max(abs(float64(r.CPU)/core), abs(float64(r.Memory)/(4*gib)))
+	return max(math.Abs(float64(r.CPU)/core), math.Abs(float64(r.Memory)/(4*gib)))
 }
-
-func abs(v float64) float64 { return max(v, -v) }
 
 // Last returns the last day with values until today, 0 if there is none. Later days are from before the clock was set back.
 func (h *History) Last(today Day) Day {
@@ -267,7 +263,7 @@ func (h *History) Steps(res cluster.Resource, capacity int64) []Step {
 	for i := range h.Changes {
 		c := &h.Changes[i]
 		v := float64(c.Amount.Amount(res))
-		if c.Cause != Scaled && abs(v) >= stepShare*float64(capacity) {
+		if c.Cause != Scaled && math.Abs(v) >= stepShare*float64(capacity) {
 			sums[c.Day] += v
 		}
 	}

@@ -62,7 +62,11 @@ func stepsOf(amounts map[Day]float64) []Step {
 // largestStep returns the index of the first point after the clearest step, and the amount of the step; index 0 if there is none.
 func largestStep(points []Point, usual float64) (at int, amount float64) {
 	flat := flattened(points)
-	noise := spread(differences(flat)) / math.Sqrt2
+	var differences []float64
+	for i := 1; i < len(flat); i++ {
+		differences = append(differences, flat[i]-flat[i-1])
+	}
+	noise := spread(differences) / math.Sqrt2
 	best := 0.0
 	for i := 1; i < len(flat); i++ {
 		before := flat[max(0, i-stepWindow):i]
@@ -121,14 +125,6 @@ func flattened(points []Point) []float64 {
 
 func values(points []Point) []float64 {
 	return cluster.Each(points, func(p *Point) float64 { return p.Requested })
-}
-
-func differences(values []float64) []float64 {
-	var out []float64
-	for i := 1; i < len(values); i++ {
-		out = append(out, values[i]-values[i-1])
-	}
-	return out
 }
 
 // merged returns steps by day, sorted. Where known and found steps are on adjacent days, the known one counts.

@@ -46,15 +46,12 @@ func Limited(namespace string, pods []*cluster.Pod) (ThrottlingQuery, bool) {
 		if len(q.Pods) == MostPods {
 			break
 		}
-		if p.Live() && p.Phase == cluster.Running && hasCPULimit(p) {
+		limited := cluster.Find(p.Containers, func(c *cluster.Container) bool { return c.Role != cluster.Init && limitOf(c) > 0 })
+		if p.Live() && p.Phase == cluster.Running && limited != nil {
 			q.Pods = append(q.Pods, p.Name)
 		}
 	}
 	return q, len(q.Pods) > 0
-}
-
-func hasCPULimit(p *cluster.Pod) bool {
-	return cluster.Find(p.Containers, func(c *cluster.Container) bool { return c.Role != cluster.Init && limitOf(c) > 0 }) != nil
 }
 
 func limitOf(c *cluster.Container) int64 {

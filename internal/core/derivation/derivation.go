@@ -79,13 +79,6 @@ func Whole(v float64) int64 {
 	return 0
 }
 
-func roundUp(v, unit int64) int64 {
-	if v == 0 || unit <= 1 {
-		return v
-	}
-	return int64(math.Ceil(float64(v)/float64(unit))) * unit
-}
-
 // humanized rounds memory to two decimals of the largest binary unit that fits, as upstream's deprecated flag
 // --humanize-memory does. A part of a byte counts as a whole one, as Kubernetes reads such amounts.
 func humanized(bytes int64) int64 {

@@ -167,9 +167,9 @@ func (r *Recorder) LowerWhole(name StepName, v, most int64) int64 {
 // RoundUp rounds up to a multiple of a unit.
 func (r *Recorder) RoundUp(v, unit int64) int64 {
 	if unit <= 1 {
-		return roundUp(v, unit)
+		return v
 	}
-	return linear(r, StepRound, RoundUp, v, unit, roundUp(v, unit))
+	return linear(r, StepRound, RoundUp, v, unit, int64(math.Ceil(float64(v)/float64(unit)))*unit)
 }
 
 // Humanize rounds memory as humanized does.

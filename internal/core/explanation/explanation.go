@@ -237,7 +237,10 @@ func Explain(in *Input) *Explanation {
 		Changes: changes(in), Next: next(in), Heaps: heaps(in), Gaps: in.Gaps,
 	}
 	if in.Switched != nil {
-		out.IfMode, out.IfOn = in.Switched.Mode, switched(in)
+		other := *in
+		other.Plan = in.Switched.Plan
+		other.EvictionGates = nil
+		out.IfMode, out.IfOn = in.Switched.Mode, next(&other)
 	}
 	out.Remarks = append(slices.Clone(out.Remarks), disagreements(in, out.Next)...)
 	out.You = you(in, out.Situations, out.Next)

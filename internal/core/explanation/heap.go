@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/rationale"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/runtimeguard"
-	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
 )
 
@@ -68,11 +68,11 @@ func (in *Input) flat(container string, ceiling int64) string {
 	if in.Sizing == nil {
 		return ""
 	}
-	i := slices.IndexFunc(in.Sizing.Histories, func(h *usage.ContainerHistory) bool { return h.Container() == container })
-	if i < 0 {
+	history := rationale.HistoryOf(in.Sizing.Histories, container)
+	if history == nil {
 		return ""
 	}
-	peaks := recommend.PeaksOf(in.Sizing.Histories[i], cluster.Memory)
+	peaks := recommend.PeaksOf(history, cluster.Memory)
 	if peaks == nil {
 		return ""
 	}

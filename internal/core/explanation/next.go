@@ -19,7 +19,10 @@ import (
 // need no change. Pods with the same reason are one step.
 func next(in *Input) []Step {
 	if a := in.Autoscaler; a != nil && !a.Mode.Applies() && len(in.Decisions) == 0 && len(in.Pods) > 0 {
-		return []Step{in.unserved(a)}
+		// The updater does not look at the pods, so there are no decisions.
+		r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
+		pods := cluster.Each(in.Pods, func(p **cluster.Pod) string { return in.nameOf(*p) })
+		return []Step{{Pods: pods, Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}}
 	}
 	var out []Step
 	for i := range in.Decisions {
@@ -45,21 +48,6 @@ func next(in *Input) []Step {
 	}
 	slices.SortStableFunc(out, func(a, b Step) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
-}
-
-// unserved returns the step of the pods of a VPA whose update mode is Off. The updater does not look at them, so there are no decisions.
-func (in *Input) unserved(a *cluster.Autoscaler) Step {
-	r := decision.Reason{Code: decision.ModeOff, Text: a.Mode.String()}
-	pods := cluster.Each(in.Pods, func(p **cluster.Pod) string { return in.nameOf(*p) })
-	return Step{Pods: pods, Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}
-}
-
-// switched returns what the next pass would do with the pods if the update mode of the VPA were another.
-func switched(in *Input) []Step {
-	other := *in
-	other.Plan = in.Switched.Plan
-	other.EvictionGates = nil
-	return next(&other)
 }
 
 // nameOf returns the name of a pod, with its namespace if the subject has pods of several.

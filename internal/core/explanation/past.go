@@ -21,15 +21,9 @@ type record struct {
 	text string
 }
 
-func eventRecords(in *Input, until time.Time) []record {
-	var out []record
-	for _, e := range withoutTwins(in.Events) {
-		if e.At.IsZero() || e.At.After(until) {
-			continue
-		}
-		out = append(out, record{e.At, e.text("", "")})
-	}
-	return out
+// eventsUntil returns the events that happened until a time, one for each eviction.
+func eventsUntil(in *Input, until time.Time) []Event {
+	return slices.DeleteFunc(withoutTwins(in.Events), func(e Event) bool { return e.At.IsZero() || e.At.After(until) })
 }
 
 // text describes an event, with notes about its other objects and about the time of the first of several.
@@ -81,13 +75,7 @@ var Reasons = []string{
 // events returns the last events of podfit. Those that differ only in the pod are one line.
 func events(in *Input) []string {
 	const shownEvents = 3 // the number of events in NOW
-	var own []Event
-	for _, e := range withoutTwins(in.Events) {
-		if slices.Contains(Reasons, e.Reason) && !e.At.IsZero() && !e.At.After(in.Now) {
-			own = append(own, e)
-		}
-	}
-	groups := grouped(own)
+	groups := grouped(slices.DeleteFunc(eventsUntil(in, in.Now), func(e Event) bool { return !slices.Contains(Reasons, e.Reason) }))
 	return cluster.Each(groups[max(0, len(groups)-shownEvents):], func(g **group) string { return clock(in.Now, (*g).last.At) + "  " + (*g).text(in.Now) })
 }
 
@@ -167,7 +155,8 @@ func attempts(state *ledger.State, until time.Time) []record {
 // stores no earlier states of pods and VPAs.
 func Past(in *Input, state *ledger.State, at time.Time) (*Explanation, error) {
 	const shownRecords = 50 // of a time in the past
-	all := slices.Concat(eventRecords(in, in.Now), attempts(state, in.Now))
+	happened := cluster.Each(eventsUntil(in, in.Now), func(e *Event) record { return record{e.At, e.text("", "")} })
+	all := slices.Concat(happened, attempts(state, in.Now))
 	slices.SortStableFunc(all, func(a, b record) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.text, b.text)) })
 	n := 0
 	for n < len(all) && !all[n].at.After(at) {

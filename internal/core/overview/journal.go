@@ -52,7 +52,12 @@ func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
 				continue
 			}
 		}
-		j.add(EntryOf(now, d))
+		if len(j.ring) < journalSize {
+			j.ring = append(j.ring, EntryOf(now, d))
+			continue
+		}
+		j.ring[j.next] = EntryOf(now, d)
+		j.next = (j.next + 1) % journalSize
 	}
 	j.left = left
 }
@@ -91,15 +96,6 @@ func EntryOf(now time.Time, d *decision.Decision) Entry {
 // short formats an amount, and omits a fraction that is zero.
 func short(res cluster.Resource, v int64) string {
 	return strings.Replace(cluster.Format(res, v), ".0", "", 1)
-}
-
-func (j *Journal) add(e Entry) {
-	if len(j.ring) < journalSize {
-		j.ring = append(j.ring, e)
-		return
-	}
-	j.ring[j.next] = e
-	j.next = (j.next + 1) % journalSize
 }
 
 // Entries returns the entries, the newest first.

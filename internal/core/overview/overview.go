@@ -199,7 +199,8 @@ func Of(w *World) *Overview {
 	review.RankWaste(containers)
 	slices.SortFunc(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
 	o.Pools, _ = capacity.Measure(&capacity.World{
-		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: byPod(used), Rules: w.Rules, Allocatable: !w.WholeNodes,
+		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: capacity.UsageByPod(w.Samples, w.Now),
+		Rules: w.Rules, Allocatable: !w.WholeNodes,
 	})
 	for i := range o.Pools {
 		o.Totals.Capacity = o.Totals.Capacity.Add(o.Pools[i].Capacity)
@@ -239,14 +240,6 @@ func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Au
 type place struct {
 	pod       cluster.Key
 	container string
-}
-
-func byPod(used map[place]cluster.Resources) map[cluster.Key]cluster.Resources {
-	out := make(map[cluster.Key]cluster.Resources, len(used))
-	for at, amount := range used {
-		out[at.pod] = out[at.pod].Add(amount)
-	}
-	return out
 }
 
 func usageOf(samples []usage.Sample, now time.Time) map[place]cluster.Resources {

@@ -120,9 +120,7 @@ func Observed(annotation, container string) bool {
 		return true
 	}
 	found, readable := false, true
-	for rest, more := annotation, true; more; {
-		var name string
-		name, rest, more = strings.Cut(rest, observedSeparator)
+	for name := range strings.SplitSeq(annotation, observedSeparator) {
 		found = found || name == container
 		readable = readable && isLabel(name)
 	}

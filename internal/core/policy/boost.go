@@ -4,8 +4,8 @@
 package policy
 
 import (
+	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -26,24 +26,20 @@ func (o Original) Key() string { return BoostAnnotation + o.Container }
 
 // Value returns the value of the annotation: a JSON object of quantities.
 func (o Original) Value() string {
-	var text strings.Builder
-	part := func(name string, r cluster.Resources) {
-		text.WriteString(`"` + name + `":{`)
-		separator := ""
+	quantities := func(r cluster.Resources) map[string]string {
+		out := map[string]string{}
 		for _, res := range cluster.All {
 			if v, ok := r.Get(res); ok {
-				text.WriteString(separator + `"` + res.String() + `":"` + cluster.Quantity(res, v) + `"`)
-				separator = ","
+				out[res.String()] = cluster.Quantity(res, v)
 			}
 		}
-		text.WriteString("}")
+		return out
 	}
-	text.WriteString("{")
-	part("requests", o.Requests)
-	text.WriteString(",")
-	part("limits", o.Limits)
-	text.WriteString("}")
-	return text.String()
+	text, _ := json.Marshal(struct { // which does not fail for texts
+		Requests map[string]string `json:"requests"`
+		Limits   map[string]string `json:"limits"`
+	}{quantities(o.Requests), quantities(o.Limits)})
+	return string(text)
 }
 
 // boostBy applies a share of the CPU startup boost, in parts of wholeBoost, to a pod that is being created. It returns the sizes of the
@@ -181,7 +177,7 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 				unboosted = fit
 				limits := container.Boosted.Limits
 				if autoscaler.MemoryLimits.Keep { // it stays
-					limits = limits.Only(cluster.Set(0).With(cluster.CPU))
+					limits = limits.Only(cluster.Of(cluster.CPU))
 				}
 				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(limits)
 			}
@@ -194,7 +190,7 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 // KeepBoost returns fits in which boosted containers keep their CPU.
 func KeepBoost(pod *cluster.Pod, fits []Fitted) []Fitted {
 	out := slices.Clone(fits)
-	cpu := cluster.Set(0).With(cluster.CPU)
+	cpu := cluster.Of(cluster.CPU)
 	for i := range out {
 		if c := pod.Container(out[i].Container); c.Boosted != nil {
 			requests, limits := c.Running()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/integer"
 )
 
 // Cap bounds raw estimates by the policies of the autoscaler and a share of a node. The results are published in its status. In this order:
@@ -88,12 +89,6 @@ func ordered(estimate cluster.Estimate) cluster.Estimate {
 
 // wholeCores rounds millicores up to whole cores, at most the largest whole number of cores in an int64.
 func wholeCores(milli int64) int64 {
-	const most = math.MaxInt64 / 1000 * 1000
-	if milli <= 0 {
-		return 0
-	}
-	if milli > most {
-		return most
-	}
-	return (milli + 999) / 1000 * 1000
+	cores, _ := integer.ScaledUp(milli, 1, 1000)
+	return min(cores, math.MaxInt64/1000) * 1000
 }

@@ -348,7 +348,7 @@ func (in *Sizing) judge(c *Counterfactual, size Amounts, target int64) {
 	c.Known = true
 	c.Target = target
 	c.Size = size
-	history := historyOf(in.Histories, c.Container)
+	history := HistoryOf(in.Histories, c.Container)
 	request := size.requestOr(target)
 	for _, d := range days(recommend.PeaksOf(history, c.Resource), c.Resource, in.Now) {
 		if d.Known {

@@ -122,7 +122,7 @@ func WhyOf(in *Sizing) []Why {
 		if i < len(outside) && outside[i].Range.Target != w.Range.Target {
 			w.Usual = outside[i].Range.Target
 		}
-		w.Days = days(recommend.PeaksOf(historyOf(in.Histories, w.Container), w.Resource), w.Resource, in.Now)
+		w.Days = days(recommend.PeaksOf(HistoryOf(in.Histories, w.Container), w.Resource), w.Resource, in.Now)
 	}
 	return out
 }
@@ -229,7 +229,8 @@ func boundsFor(bounds []policy.Bound, res cluster.Resource) []policy.Bound {
 	return slices.DeleteFunc(slices.Clone(bounds), func(b policy.Bound) bool { return b.Resource != res })
 }
 
-func historyOf(histories []*usage.ContainerHistory, container string) *usage.ContainerHistory {
+// HistoryOf returns the history of a container, nil if there is none.
+func HistoryOf(histories []*usage.ContainerHistory, container string) *usage.ContainerHistory {
 	if h := cluster.Find(histories, func(h **usage.ContainerHistory) bool { return (*h).Container() == container }); h != nil {
 		return *h
 	}

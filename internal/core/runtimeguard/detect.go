@@ -196,17 +196,11 @@ func kindOfImage(image string) cluster.RuntimeKind {
 
 // VariableOf returns the variable that sets the number of processors of a runtime, or "" if there is none. For a JVM it contains options,
 // also that of the heap.
-func VariableOf(kind cluster.RuntimeKind) string {
-	switch kind {
-	case cluster.JVM:
-		return variableToolOptions
-	case cluster.DotNet:
-		return "DOTNET_PROCESSOR_COUNT"
-	case cluster.GoRuntime:
-		return "GOMAXPROCS"
-	case cluster.NodeJS, cluster.UnknownRuntime: // Node.js runs JavaScript in one thread
-	}
-	return ""
+func VariableOf(kind cluster.RuntimeKind) string { return processorVariables[kind] }
+
+// processorVariables has no variable of Node.js, which runs JavaScript in one thread.
+var processorVariables = map[cluster.RuntimeKind]string{
+	cluster.JVM: variableToolOptions, cluster.DotNet: "DOTNET_PROCESSOR_COUNT", cluster.GoRuntime: "GOMAXPROCS",
 }
 
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

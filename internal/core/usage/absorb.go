@@ -52,22 +52,16 @@ func (b *Store) Absorb(o *Store) error {
 			if from.lastSeen() == 0 && len(from.runs.All()) == 0 {
 				continue
 			}
-			if err := b.series(b.workload(key), from.container).absorb(from, o.now, &b.clock); err != nil {
+			to := b.series(b.workload(key), from.container)
+			if err := to.add(from, &b.clock); err != nil {
 				errs = append(errs, fmt.Errorf("merge the history of %s of %s: %w", from.container, key, err))
+				continue
 			}
+			to.absorbExtension(from, o.now)
+			to.absorbOOM(from)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// absorb merges the history of a fork. forked is its time, in Unix nanoseconds.
-func (s *ContainerHistory) absorb(from *ContainerHistory, forked int64, c *clock) error {
-	if err := s.add(from, c); err != nil {
-		return err
-	}
-	s.absorbExtension(from, forked)
-	s.absorbOOM(from)
-	return nil
 }
 
 // add merges the histograms and windows of another history.
@@ -93,6 +87,7 @@ func (s *ContainerHistory) absorbOOM(from *ContainerHistory) {
 	}
 }
 
+// absorbExtension takes the extension of a fork. forked is its time, in Unix nanoseconds.
 func (s *ContainerHistory) absorbExtension(from *ContainerHistory, forked int64) {
 	if s.load.extend == nil || from.extension == nil || s.load.extend().Form() != from.extension.Form() {
 		return // the profile has changed since the fork

@@ -46,10 +46,6 @@ type rules struct {
 	minBump  int64
 }
 
-func (c Config) rules() rules {
-	return rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump}
-}
-
 // keep returns how long history is kept after its last sample, at most the longest duration.
 func (r *rules) keep() time.Duration {
 	length, _ := integer.Scaled(int64(r.interval), r.count, 1)

@@ -29,21 +29,6 @@ func (b *Store) LearnStarts(w cluster.Workload, on bool) {
 	}
 }
 
-// starting returns what follows the start of a container of a pod that is new to the Store; nil if its start is not kept.
-func (wl *workload) starting(p *cluster.Pod, c *cluster.Container, now int64) *startup.Observer {
-	if !wl.starts || now == 0 || !c.IsSized() {
-		return nil
-	}
-	return startup.NewObserver(p.Started, stamp(now))
-}
-
-// noteStart tells what follows the start of the container the state of its pod.
-func (in *instance) noteStart(p *cluster.Pod, c *cluster.Container) {
-	if in.starting != nil && !in.starting.Note(p, c) {
-		in.starting = nil
-	}
-}
-
 // observeStart adds a CPU sample to the start of a container, in cores.
 func (in *instance) observeStart(cores float64, at, now int64) {
 	start, more := in.starting.Observe(stamp(at), cores*1000, int64(in.ran.CPULimit))

@@ -19,6 +19,7 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/histogram"
+	"podfit.dev/podfit/internal/core/startup"
 )
 
 // A Sample is the usage of one container at one time.
@@ -121,7 +122,7 @@ func newPod(n int) *pod {
 func NewStore(c Config) *Store {
 	return &Store{
 		cfg:       c,
-		rules:     c.rules(),
+		rules:     rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump},
 		pods:      make(map[cluster.Key]*pod),
 		workloads: make(map[cluster.Workload]*workload),
 	}
@@ -441,7 +442,9 @@ func (b *Store) enter(observed *cluster.Pod, uid uint64) *pod {
 		if c := &observed.Containers[i]; b.cfg.measures(c) {
 			tracked.instances = append(tracked.instances, instance{pod: tracked})
 			in := &tracked.instances[len(tracked.instances)-1]
-			in.starting = tracked.workload.starting(observed, c, b.now)
+			if tracked.workload.starts && b.now != 0 && c.IsSized() {
+				in.starting = startup.NewObserver(observed.Started, stamp(b.now))
+			}
 			s := b.series(tracked.workload, c.Name)
 			tracked.workload.setInit(s, c.Role == cluster.Init)
 			s.link(in)
@@ -461,14 +464,17 @@ func (t *pod) note(cfg *Config, p *cluster.Pod, now int64) {
 			continue
 		}
 		requests, limits := c.Running()
-		t.instances[next].ran = Ran{
+		in := &t.instances[next]
+		in.ran = Ran{
 			CPURequest:  int32(min(requests.CPU, math.MaxInt32)),
 			CPULimit:    int32(min(limits.CPU, math.MaxInt32)),
 			MemoryLimit: limits.Memory,
 			Started:     p.StartOf(c),
 		}
-		t.instances[next].noteStart(p, c)
-		t.workload.noteRun(t.instances[next].series, p, c, now)
+		if in.starting != nil && !in.starting.Note(p, c) {
+			in.starting = nil
+		}
+		t.workload.noteRun(in.series, p, c, now)
 		next++
 	}
 }
