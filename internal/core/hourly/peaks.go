@@ -140,25 +140,25 @@ func (p *Peaks) At(hour int) Level {
 }
 
 // Max returns the highest peak of the hours in [from, before).
-func (p *Peaks) Max(from, before int) Level {
-	lo := max(from, int(p.end)-len(p.ring), 0)
-	hi := min(before, int(p.end))
-	if lo >= hi {
-		return 0
-	}
-	// The hours lie in at most two runs of the ring.
-	i := lo % len(p.ring)
-	n := hi - lo
-	var m Level
-	for _, l := range p.ring[i:min(i+n, len(p.ring))] {
-		m = max(m, l)
-	}
-	if rest := i + n - len(p.ring); rest > 0 {
-		for _, l := range p.ring[:rest] {
-			m = max(m, l)
+func (p *Peaks) Max(from, before int) (most Level) {
+	older, newer := p.between(from, before)
+	for _, hours := range [...][]Level{older, newer} {
+		for _, l := range hours {
+			most = max(most, l)
 		}
 	}
-	return m
+	return most
+}
+
+// between returns the peaks of the hours in [from, before) that are kept, which lie in at most two parts of the ring.
+func (p *Peaks) between(from, before int) (older, newer []Level) {
+	from = max(from, int(p.end)-len(p.ring), 0)
+	count := min(before, int(p.end)) - from
+	if count <= 0 {
+		return nil, nil
+	}
+	first := from % len(p.ring)
+	return p.ring[first:min(first+count, len(p.ring))], p.ring[:max(first+count-len(p.ring), 0)]
 }
 
 // Last returns the highest peak of a number of hours, of which the last one is hour. If these hours have no samples, it returns the
@@ -172,12 +172,46 @@ func (p *Peaks) Last(hours, hour int) Level {
 
 // AppendHours appends the peaks of the hours in [from, before), without hours that have no samples.
 func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
-	for h := max(from, int(p.end)-len(p.ring), 0); h < min(before, int(p.end)); h++ {
-		if l := *p.slot(int32(h)); l > 0 {
-			dst = append(dst, l)
+	older, newer := p.between(from, before)
+	for _, hours := range [...][]Level{older, newer} {
+		for _, l := range hours {
+			if l > 0 {
+				dst = append(dst, l)
+			}
 		}
 	}
 	return dst
+}
+
+// Quantile returns the level at a position from 0, the lowest, to 1, the highest, of levels in their order. It moves levels.
+func Quantile(levels []Level, position float64) Level {
+	at := int(position * float64(len(levels)-1))
+	low, high := 0, len(levels)-1
+	for low < high { // Hoare's algorithm FIND, which only looks at the part with the position: sorting all levels would take several times as long
+		pivot := levels[at]
+		i := low
+		j := high
+		for i <= j {
+			for levels[i] < pivot {
+				i++
+			}
+			for levels[j] > pivot {
+				j--
+			}
+			if i <= j {
+				levels[i], levels[j] = levels[j], levels[i]
+				i++
+				j--
+			}
+		}
+		if j < at {
+			low = i
+		}
+		if i > at {
+			high = j
+		}
+	}
+	return levels[at]
 }
 
 // Without returns a copy without the peaks of the hours in [from, before).

@@ -5,6 +5,7 @@ package hourly
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -54,6 +55,15 @@ func (p *peaksTwin) at(hour int) Level {
 	return p.hours[hour]
 }
 
+func (p *peaksTwin) all(from, before int) (out []Level) {
+	for h := from; h < before; h++ {
+		if l := p.at(h); l > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 func (p *peaksTwin) max(from, before int) Level {
 	m := Level(0)
 	for h := from; h < before; h++ {
@@ -92,6 +102,9 @@ func TestPeaks_randomUse_equalsReference(t *testing.T) {
 			before := from + rapid.IntRange(0, 400).Draw(t, "length")
 			if got, want := p.Max(from, before), twin.max(from, before); got != want {
 				t.Fatalf("Max(%d, %d) = %d, want %d", from, before, got, want)
+			}
+			if got, want := p.AppendHours(nil, from, before), twin.all(from, before); !slices.Equal(got, want) {
+				t.Fatalf("AppendHours(%d, %d) = %v, want %v", from, before, got, want)
 			}
 			if got, want := p.At(from), twin.at(from); got != want {
 				t.Fatalf("At(%d) = %d, want %d", from, got, want)

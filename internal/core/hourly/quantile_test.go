@@ -5,8 +5,60 @@ package hourly
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
+
+// sortedQuantile is a simple reference implementation.
+func sortedQuantile(levels []Level, position float64) Level {
+	sorted := slices.Sorted(slices.Values(levels))
+	return sorted[int(position*float64(len(sorted)-1))]
+}
+
+func TestQuantile_randomLevels_equalsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		levels := rapid.SliceOfN(rapid.Uint16Range(0, rapid.SampledFrom([]uint16{0, 1, 20, math.MaxUint16}).Draw(t, "highest")), 1, 200).Draw(t, "levels")
+		all := make([]Level, len(levels))
+		for i, l := range levels {
+			all[i] = Level(l)
+		}
+		if rapid.Bool().Draw(t, "sorted") {
+			slices.Sort(all)
+		}
+		position := rapid.SampledFrom([]float64{0, 0.5, 0.7, 0.75, 0.8, 1}).Draw(t, "position")
+		before := slices.Clone(all)
+		want := sortedQuantile(all, position)
+		if got := Quantile(all, position); got != want {
+			t.Fatalf("the quantile %g of %v is %d, want %d", position, before, got, want)
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(all)), slices.Sorted(slices.Values(before))) {
+			t.Fatalf("%v became %v", before, all)
+		}
+	})
+}
+
+func BenchmarkQuantile_week(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	week, room := make([]Level, 7*24), make([]Level, 7*24)
+	for i := range week {
+		week[i] = Level(20000 + 1000*random.NormFloat64())
+	}
+	b.Run("selection", func(b *testing.B) {
+		for b.Loop() {
+			copy(room, week)
+			Quantile(room, 0.8)
+		}
+	})
+	b.Run("sorting", func(b *testing.B) {
+		for b.Loop() {
+			copy(room, week)
+			slices.Sort(room)
+		}
+	})
+}
 
 // Quantile is between the bounds of the bucket that percentile names, and grows with the share.
 func TestWeights_quantile_isInterpolatedWithinTheBucket(t *testing.T) {

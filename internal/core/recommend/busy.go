@@ -174,15 +174,7 @@ func (m *Busy) explainLevel(to *derivation.Recorder) float64 {
 }
 
 // hours returns the configured busy hours, in their zone, or the detected ones, in UTC. If none are known yet, all hours are busy.
-func (m *Busy) hours() Hours {
-	switch {
-	case m.p.Hours != 0:
-		return m.p.Hours
-	case m.busy != 0:
-		return m.busy
-	}
-	return WholeDay
-}
+func (m *Busy) hours() Hours { return cmp.Or(m.p.Hours, m.busy, WholeDay) }
 
 // Observe adds a sample.
 func (m *Busy) Observe(sample usage.Sample, taken cluster.Set) {

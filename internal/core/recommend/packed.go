@@ -146,11 +146,10 @@ func usual(peaks *hourly.Peaks, share float64, to *derivation.Recorder) (v, most
 	end := peaks.Newest() + 1
 	var room [packedHours]hourly.Level
 	hours := peaks.AppendHours(room[:0], end-packedHours, end)
-	slices.Sort(hours)
-	v = to.Value(derivation.StepPercentile, hours[int(share*float64(len(hours)-1))].Amount())
+	v = to.Value(derivation.StepPercentile, hourly.Quantile(hours, share).Amount())
 	e := to.Evidence()
 	e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-packedHours, peaks.Since()))*3600)
-	return v, hours[len(hours)-1].Amount()
+	return v, slices.Max(hours).Amount()
 }
 
 // packedName is the name of the built-in profile that sizes by packed.
@@ -170,7 +169,7 @@ func PackedProfile(name, about string) Profile {
 
 // PackingProblem returns why a container is not sized by the nodes, NoPackingProblem if it is, or if the profile does not do that.
 func (p Profile) PackingProblem(s *usage.ContainerHistory) PackingProblem {
-	by, packs := p.packed()
+	by, packs := algorithmOf[*packed](p)
 	m := memoOf(s.Extension())
 	switch {
 	case !packs || m == nil:
@@ -183,19 +182,13 @@ func (p Profile) PackingProblem(s *usage.ContainerHistory) PackingProblem {
 
 // Packs reports whether the profile sizes pods for full nodes.
 func (p Profile) Packs() bool {
-	_, packs := p.packed()
+	_, packs := algorithmOf[*packed](p)
 	return packs
-}
-
-func (p Profile) packed() (*packed, bool) {
-	sized, _ := p.Estimator.(byModelState)
-	by, packs := sized.algorithm.(*packed)
-	return by, packs
 }
 
 // NodeMemory returns the memory of the nodes that the profile sizes pods for, 0 if sizes do not depend on it.
 func (p Profile) NodeMemory() int64 {
-	if by, packs := p.packed(); packs {
+	if by, packs := algorithmOf[*packed](p); packs {
 		return by.nodes.Memory
 	}
 	return 0

@@ -144,8 +144,7 @@ func (r *MemoryRule) base(p *hourly.Peaks, since, hour int) float64 {
 	if len(hours) == 0 {
 		return 0
 	}
-	slices.Sort(hours)
-	return float64(hours[int(r.Base*float64(len(hours)-1))])
+	return float64(hourly.Quantile(hours, r.Base))
 }
 
 // A PlanRule has the conditions under which a day gets two levels.

@@ -188,7 +188,7 @@ func Critical() AdaptiveParams {
 // For returns the profile as it applies to a workload: with the criticality that its pods declare, and limited by the nodes that they may run
 // on. Only BusyHours has a criticality.
 func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
-	if by, packs := p.packed(); packs {
+	if by, packs := algorithmOf[*packed](p); packs {
 		p.Estimator = byModelState{by.packedFor(&d, nodes, p.MemoryLimits)}
 	}
 	if p.MostOfNode > 0 {
@@ -196,7 +196,7 @@ func (p Profile) For(d criticality.Declared, nodes fleet.NodeSizes) Profile {
 			Millicores: nodes.Of(p.MostOfNodeBase), Share: p.MostOfNode, Base: p.MostOfNodeBase, Floor: p.Floor(1).CPU,
 		}
 	}
-	busy, ok := p.busyHours()
+	busy, ok := algorithmOf[*busyHours](p)
 	if !ok {
 		return p
 	}
@@ -213,15 +213,16 @@ func (p Profile) IsByNode() bool { return p.MostOfNode > 0 || p.Packs() }
 
 // Criticality returns the criticality that the profile multiplies usage by. ok is false if the profile has none.
 func (p Profile) Criticality() (c criticality.Factor, ok bool) {
-	busy, ok := p.busyHours()
+	busy, ok := algorithmOf[*busyHours](p)
 	if !ok {
 		return criticality.Factor{}, false
 	}
 	return busy.criticality, true
 }
 
-func (p Profile) busyHours() (*busyHours, bool) {
+// algorithmOf returns the algorithm of a profile, if it is of a type.
+func algorithmOf[A algorithm](p Profile) (A, bool) {
 	sized, _ := p.Estimator.(byModelState)
-	busy, ok := sized.algorithm.(*busyHours)
-	return busy, ok
+	by, ok := sized.algorithm.(A)
+	return by, ok
 }

@@ -41,14 +41,14 @@ const (
 	stepHold = 14 * 24
 )
 
-// observe detects a step. It returns whether there is a new one.
-func (g *regime) observe(peaks *hourly.Peaks, hour int) bool {
+// observe detects a step.
+func (g *regime) observe(peaks *hourly.Peaks, hour int) {
 	if hour < int(g.until) || hour+1-peaks.Since() < 24*(newDays+oldDays) {
-		return false
+		return
 	}
 	first := hour + 1 - 24*newDays
 	if int(g.since) > first-24*oldDays {
-		return false // the days before are not all of one level
+		return // the days before are not all of one level
 	}
 	var now, before [oldDays]float64 // peaks of days, the newest last
 	top := 0.0
@@ -65,11 +65,10 @@ func (g *regime) observe(peaks *hourly.Peaks, hour int) bool {
 	newMean, newSpread := moments(now[:newDays])
 	oldMean, oldSpread := moments(before[:])
 	if slices.Min(now[:newDays]) == 0 || top > least+stepShare || oldMean-newMean < stepGap*max(newSpread, oldSpread) {
-		return false
+		return
 	}
 	g.since = int32(first)
 	g.old = float32(hourly.Amount(least))
-	return true
 }
 
 func moments(x []float64) (mean, spread float64) {

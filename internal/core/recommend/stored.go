@@ -32,11 +32,7 @@ func unix(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
 // Latest implements usage.Extension.
 func (m *Memo) Latest() time.Time {
 	latest := max(int64(m.cpuChoice.period)*3600, int64(m.memoryChoice.period)*daySeconds, m.leak.Latest(), int64(m.regime.since)*3600, int64(m.regime.until)*3600-ahead)
-	for _, p := range [...]*hourly.Peaks{&m.CPU, &m.Memory} {
-		if !p.Empty() {
-			latest = max(latest, int64(p.Newest())*3600)
-		}
-	}
+	latest = max(latest, int64(m.CPU.Newest())*3600, int64(m.Memory.Newest())*3600)
 	for _, h := range [...]*held{&m.cpu, &m.memory} {
 		latest = max(latest, h.decided, h.changed, h.planned, h.day*daySeconds, h.banned-ahead, h.bumped-ahead)
 	}
