@@ -58,7 +58,7 @@ type Result struct {
 	Saturated *float64 `json:"cpu_saturated,omitempty"`   // part of the 5-minute intervals in which the CPU usage of the pods exceeded the node
 
 	// The part of the container-days without memory usage above 1.5 × the request at the start of the day, and above the limit by the highest usage at
-	// that time (recommend.MemoryLimit), at most the node. They are nil without samples of memory.
+	// that time (recommend.MemoryLimit), at most the node. They are nil without samples of memory, and for profiles that keep limits.
 	KillFreeProportional *float64 `json:"kill_free_proportional,omitempty"`
 	KillFreePeaks        *float64 `json:"kill_free_peaks,omitempty"`
 
@@ -171,39 +171,36 @@ func (p *packer) result(k int, workloads []int) Result {
 	}) {
 		r.Culprits = append(r.Culprits, Culprit{p.workloads[w].name, len(scheduled.culprits[w]), scheduled.culprits[w]})
 	}
-	r.KillFreeProportional = p.killFree(workloads, func(w *workload, container, day int) float64 {
-		return proportional * w.requests[k][day].memory[container]
-	})
-	r.KillFreePeaks = p.killFree(workloads, func(w *workload, container, day int) float64 {
-		return min(float64(w.limits[container][day]), p.shape.Memory)
-	})
+	r.KillFreeProportional, r.KillFreePeaks = p.killFree(k, workloads)
 	return r
 }
 
 const proportional = 1.5 // limit to request
 
-// killFree returns the part of the container-days without memory usage above a limit that is known at the start of the day, nil without samples of
-// memory. A container without a limit is not killed.
-func (t *Trace) killFree(workloads []int, limit func(w *workload, container, day int) float64) *float64 {
-	free, all := 0, 0
+// killFree returns Result.KillFreeProportional and KillFreePeaks. A container without a limit is not killed. The limits of a profile that keeps them are
+// those of the pods, which a trace does not have.
+func (p *packer) killFree(k int, workloads []int) (byRequest, byPeaks *float64) {
+	all, free := 0, [2]int{}
 	for _, i := range workloads {
-		w := t.workloads[i]
+		w := p.workloads[i]
 		for container, peaks := range w.peaks {
 			for day, peak := range peaks {
 				if day < w.first || peak == 0 { // not measured, or not running
 					continue
 				}
 				all++
-				if most := limit(w, container, day); most == 0 || peak <= most {
-					free++
+				for i, limit := range [...]float64{proportional * w.requests[k][day].memory[container], min(float64(w.limits[container][day]), p.shape.Memory)} {
+					if limit == 0 || peak <= limit {
+						free[i]++
+					}
 				}
 			}
 		}
 	}
-	if all == 0 {
-		return nil
+	if all == 0 || p.recommenders[k].MemoryLimits.Keep {
+		return nil, nil
 	}
-	return new(float64(free) / float64(all))
+	return new(float64(free[0]) / float64(all)), new(float64(free[1]) / float64(all))
 }
 
 // days is what happens on the nodes in all days.

@@ -171,7 +171,8 @@ func (r *run) addContainers(samples []Sample) {
 	r.trackAll(time.Unix(samples[0].At, 0).UTC())
 }
 
-// observe adds a sample. Memory above the limit is also an OOM kill: above the request, unless limits are apart from requests.
+// observe adds a sample. Memory above the limit is also an OOM kill: above the request, unless limits are apart from requests. If they are kept, a trace
+// does not have them, so no kill is known.
 func (r *run) observe(sample *Sample) {
 	key := r.w.podKey(sample.Pod)
 	at := time.Unix(sample.At, 0).UTC()
@@ -190,7 +191,7 @@ func (r *run) observe(sample *Sample) {
 		limit = recommend.MemoryLimit(history, 0, 0, 0, 0, at)
 	}
 	r.book.Observe(usage.Sample{Pod: key, Container: name, At: at, CPU: wholeMillicores(sample.CPU), Memory: sample.Memory, Has: sample.Has})
-	if isAbove && sample.Memory > float64(limit) {
+	if isAbove && sample.Memory > float64(limit) && !r.profile.MemoryLimits.Keep {
 		r.book.ObserveOOM(usage.OOM{Pod: key, Container: name, At: at, Memory: request, Limit: limit})
 	}
 }
