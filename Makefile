@@ -231,6 +231,10 @@ backtest-nodes: build ## Pack the machines in TRACES="FILE FILE" on nodes of thr
 			--nodes memory=16Gi,cpu=4,replicas=4 --nodes memory=64Gi,cpu=16,replicas=8 --nodes memory=256Gi,cpu=64,replicas=8 > .cache/nodes.json; \
 		go -C test/differential run ./promises $(if $(CHECK),-check) < .cache/nodes.json; done
 
+.PHONY: packed-choice
+packed-choice: ## Choose the parameters of packed on each of the traces in TRACES="FILE FILE", and check them on all; takes 4 minutes of CPU time
+	@PODFIT_TRACES="$(abspath $(TRACES))" go test ./internal/core/packing -run TestParameters_chosenOnOneTrace -count=1 -v -timeout 5h
+
 .PHONY: backtest-roles
 backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md
 	@for p in default balanced; do echo "profile $$p"; go -C test/differential run ./roles "$(abspath $(TRACES))" $$p; done
