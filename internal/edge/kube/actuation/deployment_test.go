@@ -65,6 +65,38 @@ func TestDeploymentWriter_recordWrittenAndRead_isTheSame(t *testing.T) {
 	}
 }
 
+// A surge changes only the replicas of a Deployment and its own annotation, as docs/scope.md says: not the template, nor what others set.
+func TestDeploymentWriter_anyWrite_changesOnlyReplicasAndItsRecord(t *testing.T) {
+	surge := cluster.Surge{Replicas: 3, Pod: "web-1", UID: "u", Cost: -7, Deadline: kubetest.At(t, "2026-03-02T14:30:00Z"), Lowered: true}
+	for name, s := range map[string]*cluster.Surge{"begins or continues": &surge, "ends": nil} {
+		f := kubetest.NewFakeAPI(t)
+		f.Apply(deploymentsPath, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"shop","name":"web","uid":"d","labels":{"team":"a"},
+			"annotations":{"x":"y","podfit.dev/surge":"{}"}},"spec":{"replicas":3,"paused":false,"strategy":{"type":"RollingUpdate"},"selector":{"matchLabels":{"app":"web"}},
+			"template":{"metadata":{"labels":{"app":"web"},"annotations":{"a":"b"}},"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1"}}}]}}}}`)
+		w := NewDeploymentWriter(clientsOf(f))
+		d, err := w.Read(t.Context(), webDeployment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := f.Object(deploymentsPath, "shop/web")
+		if err := w.Write(t.Context(), &d, 4, s); err != nil {
+			t.Fatal(err)
+		}
+		after := f.Object(deploymentsPath, "shop/web")
+		if after["spec"].(map[string]any)["replicas"] != float64(4) {
+			t.Errorf("%s: not written", name)
+		}
+		for _, o := range []map[string]any{before, after} {
+			delete(o["spec"].(map[string]any), "replicas")
+			delete(kubetest.MetaOf(o), "resourceVersion")
+			delete(kubetest.MetaOf(o)["annotations"].(map[string]any), "podfit.dev/surge")
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: other fields changed (-before +after)\n%s", name, diff)
+		}
+	}
+}
+
 // A write changes nothing if the Deployment has changed since it was read, whatever has changed.
 func TestDeploymentWriter_deploymentChangedSinceItWasRead_nothingIsWritten(t *testing.T) {
 	surge := cluster.Surge{Replicas: 3, Pod: "web-1", UID: "u"}
