@@ -156,6 +156,23 @@ func TestCompatibility_jobHasRuns_targetIsThatOfEachValue(t *testing.T) {
 	})
 }
 
+// On the second day a checkpoint is written each ten minutes, or in each pass.
+func TestCompatibility_historyGrows_checkpointWritesAreThoseOfEachValue(t *testing.T) {
+	want := rowtest.Outcomes{Podfit: "144 writes in a day", Upstream: "1440 writes in a day"}
+	rowtest.Both(t, "checkpoint writes", want, func(t *testing.T, args ...string) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.config, b.use["app"] = given(t, args...), cluster.Amounts(300, 200<<20)
+			b.autoscale("web", b.deployment("web", 2, "app"))
+			b.run(24 * time.Hour)
+			first := b.storeWrites
+			b.run(24 * time.Hour)
+			got = fmt.Sprintf("%d writes in a day", b.storeWrites-first)
+		})
+		return got
+	})
+}
+
 // After a day, the upper bound becomes a little smaller in each pass.
 func TestCompatibility_boundMovesALittle_writesAreThoseOfEachValue(t *testing.T) {
 	want := rowtest.Outcomes{Podfit: "the status changes in each pass: false, it follows: true", Upstream: "the status changes in each pass: true, it follows: true"}

@@ -254,7 +254,7 @@ func newRecommender(c Config, d dependencies) *recommender {
 // Prometheus.
 func (c *Config) checkpointer() history.CheckpointerConfig {
 	return history.CheckpointerConfig{
-		Unsaved: c.Storage == "prometheus", DryRun: c.ReadOnly, NameGiven: c.NameGiven(),
+		Unsaved: c.Storage == "prometheus", DryRun: c.ReadOnly, NameGiven: c.NameGiven(), EachPass: c.StatusInterval == 0,
 		Workers: c.Workers, WriteTimeout: c.CheckpointsTimeout, GCInterval: c.CheckpointsGC,
 	}
 }

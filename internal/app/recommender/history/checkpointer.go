@@ -71,6 +71,7 @@ type CheckpointerConfig struct {
 	Unsaved      bool          // nothing is written, because history is read from Prometheus at each start
 	DryRun       bool          // nothing is written or deleted
 	NameGiven    bool          // --recommender-name is set, so there are no profiles
+	EachPass     bool          // a changed history is written in each pass, as upstream does
 	Workers      int           // number of concurrent writers
 	WriteTimeout time.Duration // maximum time of the writes of a pass
 	GCInterval   time.Duration // time between two garbage collections
@@ -363,7 +364,7 @@ func (k *Checkpointer) takeModelState(ref usage.Ref) usage.History {
 // Save stores the changed histories that are due, in the order of Pending, until --checkpoints-timeout is over.
 func (k *Checkpointer) Save(ctx context.Context, now time.Time, ours []*cluster.Autoscaler) {
 	k.write(ctx, now, ours, func(s *usage.ContainerHistory, last time.Time) bool {
-		if at, _, _ := s.LastOOM(); at.After(last) {
+		if at, _, _ := s.LastOOM(); k.config.EachPass || at.After(last) {
 			return true
 		}
 		seen := s.Seen(cluster.CPU)
