@@ -59,6 +59,9 @@ func (l LongRunning) Command(s Streams) *cobra.Command {
 		if limit > 0 {
 			debug.SetMemoryLimit(limit)
 		}
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(gcPercent)
+		}
 		p := New(log, newRegistry())
 		p.Terminal = s.Terminal
 		if !s.Terminal { // a person knows what was started, and an error of the configuration is the first line

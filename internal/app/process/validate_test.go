@@ -113,13 +113,14 @@ func TestCommand_invalidInput_isAUsageErrorBeforeAnyWork(t *testing.T) {
 	broken := errors.New("cannot connect")
 	for name, tt := range map[string]struct {
 		invalid, prepare, work error
-		flag, limit            string
+		flag, limit, gogc      string
 		want                   string // "" if the command succeeds
 		usage, prepared        bool
 		heap                   int64 // the memory limit of the Go runtime
 	}{
 		"succeeds":             {prepared: true, heap: math.MaxInt64},
 		"with a memory limit":  {limit: "10000000000000", prepared: true, heap: 9_000_000_000_000},
+		"GOGC is set":          {gogc: "80", prepared: true, heap: math.MaxInt64},
 		"configuration":        {invalid: errors.New("--x must be 1"), want: "--x must be 1", usage: true},
 		"log file":             {flag: "--logtostderr=false", want: "log", usage: true},
 		"memory limit":         {limit: "100Mi", want: MemoryLimitVariable, usage: true},
@@ -129,9 +130,12 @@ func TestCommand_invalidInput_isAUsageErrorBeforeAnyWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(MemoryLimitVariable, tt.limit)
 			t.Setenv("GOMEMLIMIT", "")
-			before, logger := debug.SetMemoryLimit(math.MaxInt64), slog.Default()
+			t.Setenv("GOGC", tt.gogc)
+			const tested = 80
+			before, percent, logger := debug.SetMemoryLimit(math.MaxInt64), debug.SetGCPercent(tested), slog.Default()
 			defer func() {
 				debug.SetMemoryLimit(before)
+				debug.SetGCPercent(percent)
 				slog.SetDefault(logger)
 			}()
 			config := &settings{Common: CommonDefaults(), invalid: tt.invalid}
@@ -162,6 +166,13 @@ func TestCommand_invalidInput_isAUsageErrorBeforeAnyWork(t *testing.T) {
 			}
 			if heap := debug.SetMemoryLimit(-1); tt.heap > 0 && heap != tt.heap {
 				t.Errorf("the memory limit of the Go runtime is %d, want %d", heap, tt.heap)
+			}
+			want := gcPercent
+			if tt.gogc != "" {
+				want = tested
+			}
+			if got := debug.SetGCPercent(tested); tt.prepared && got != want {
+				t.Errorf("the heap may grow by %d %%, want %d", got, want)
 			}
 		})
 	}
