@@ -100,7 +100,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if err := clients.Reach(ctx, ""); err != nil {
 		return err
 	}
-	stored, notes, err := c.stored(ctx, clients)
+	stored, notes, missing, err := c.stored(ctx, clients)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: s.missing, Notes: notes, For: c.size}
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: append(missing, s.missing...), Notes: notes, For: c.size}
 	s.world.Rules = settings.Rules
 	s.world.Allocatable = allocatable
 	histories := capacityplan.Histories(&stored.Status)
@@ -140,8 +140,9 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	return c.report(out, &r)
 }
 
-// stored reads the CapacityPlan, and returns notes about it. Without one there is no history yet, which is no error.
-func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alpha1.CapacityPlan, notes []string, err error) {
+// stored reads the CapacityPlan, and returns notes about it, or what is missing without the right to read it. Without one there is no history yet, which
+// is no error.
+func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alpha1.CapacityPlan, notes, missing []string, err error) {
 	const outdated = time.Hour // the age of a status that the recommender does not keep up to date any more
 	plan, err = capacityplan.New(clients).Read(ctx)
 	needed := !c.fromPrometheus()
@@ -151,18 +152,18 @@ func (c *Config) stored(ctx context.Context, clients *kube.Clients) (plan *v1alp
 		if u := plan.Status.Updated; needed && u != nil && time.Since(u.Time) > outdated {
 			notes = append(notes, fmt.Sprintf("The CapacityPlan was last written on %s: check that the recommender runs with --capacity-plan.", u.UTC().Format("2 Jan 15:04")))
 		}
-		return plan, notes, nil
+		return plan, notes, nil, nil
 	case errors.Is(err, capacityplan.ErrInvalid):
-		return plan, []string{err.Error() + "; what can be decoded is used."}, nil
+		return plan, []string{err.Error() + "; what can be decoded is used."}, nil, nil
 	case !needed && (absent || errors.Is(err, kube.ErrForbidden)):
 	case absent:
 		notes = append(notes, "There is no CapacityPlan, so there is no history. Run podfit recommender or podfit run in the cluster, or give a Prometheus with --prometheus.")
 	case errors.Is(err, kube.ErrForbidden):
-		return nil, nil, fmt.Errorf("%w; grant get on capacityplans.podfit.dev, or give a Prometheus with --prometheus", err)
+		missing = append(missing, "no right to read the CapacityPlan, so no history and no dates: grant get on capacityplans.podfit.dev, or give a Prometheus with --prometheus")
 	default:
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return new(v1alpha1.CapacityPlan), notes, nil
+	return new(v1alpha1.CapacityPlan), notes, missing, nil
 }
 
 func (c *Config) selected(pools []capacity.Pool) ([]capacity.Pool, error) {

@@ -248,7 +248,7 @@ func TestCapacity_noRights_areNamed(t *testing.T) {
 	}{
 		nodesPath:                {1, "grant list on nodes"},
 		kubetest.PodsPath:        {1, "grant this permission"},
-		plansPath + "/cluster":   {1, "grant get on capacityplans.podfit.dev"},
+		plansPath + "/cluster":   {3, "grant get on capacityplans.podfit.dev"},
 		kubetest.AutoscalersPath: {3, "no right to list verticalpodautoscalers"},
 	} {
 		f := threeNodes(t)
@@ -256,6 +256,19 @@ func TestCapacity_noRights_areNamed(t *testing.T) {
 		if r := run(t, "--kubeconfig", kubeconfig(t, f.URL())); r.code != want.code || !strings.Contains(r.errs, want.text) {
 			t.Errorf("%s: exit code %d, %s", path, r.code, r.errs)
 		}
+	}
+}
+
+// Without the right to read the CapacityPlan the report has what is known now, and no date.
+func TestCapacity_planForbidden_reportHasNoDates(t *testing.T) {
+	f := threeNodes(t)
+	applyPlan(t, f, 60, 400, time.Now())
+	config := kubeconfig(t, f.URL())
+	with := run(t, "--kubeconfig", config, "-o", "json")
+	f.Reply("GET "+plansPath+"/cluster", http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`)
+	without := run(t, "--kubeconfig", config, "-o", "json")
+	if !strings.Contains(with.out, `"orderBy"`) || strings.Contains(without.out, `"orderBy"`) || !strings.Contains(without.out, `"worker"`) || without.code != 3 {
+		t.Errorf("exit code %d, with the right: %t, without: %s %s", without.code, strings.Contains(with.out, `"orderBy"`), without.out, without.errs)
 	}
 }
 
