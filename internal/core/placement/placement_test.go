@@ -92,6 +92,25 @@ func TestRooms_take_eachRoomIsGivenOnce(t *testing.T) {
 }
 
 // The scheduler gives room to pods that wait already. One that has waited for long may wait for something else.
+// A node with as many pods as it may have takes the replacement of one of them, and no other pod.
+func TestRooms_maxPods_holdsForOtherNodes(t *testing.T) {
+	all := nodes()
+	all[0].MaxPods, all[1].MaxPods = 1, 2
+	own, other := podOn("a", 100, gib), podOn("b", 100, gib)
+	rooms := RoomsOf(all, []*cluster.Pod{own, other}, SizesOf(all, nil, nil, nil))
+	small := room.Amount{CPU: 100, Memory: 1 << 20}
+	waits := podOn("", 100, gib)
+	if !rooms.Take(own, small) {
+		t.Error("the node with one pod of one does not take its replacement")
+	}
+	if got := rooms.Beside(rooms.Nodes["b"]).For(other); len(got) != 0 {
+		t.Errorf("%d spots on full nodes", len(got))
+	}
+	if !rooms.Take(waits, small) || rooms.Take(waits, small) {
+		t.Error("the one slot of b was not given exactly once")
+	}
+}
+
 func TestRooms_newPodsHaveNoNode_haveRoomBeforeOthers(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	all := nodes()

@@ -5,6 +5,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -38,6 +39,8 @@ type Room struct {
 	Open    room.Amount // allocatable minus what the scheduler counts, which includes resizes that wait: room for new pods
 	Leaving bool        // a pod terminates
 	Unknown bool        // a pod has an overhead that is not known
+
+	slots int // how many pods more the node may have
 }
 
 // TakesPods reports whether new pods may run on the node.
@@ -52,7 +55,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 	r.Nodes = make(map[string]*Room, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		r.Nodes[n.Name] = &Room{Node: n, Free: room.Of(n.Allocatable), Open: room.Of(n.Allocatable)}
+		r.Nodes[n.Name] = &Room{Node: n, Free: room.Of(n.Allocatable), Open: room.Of(n.Allocatable), slots: cmp.Or(n.MaxPods, math.MaxInt)}
 	}
 	for _, p := range pods {
 		n := r.Nodes[p.Node]
@@ -60,6 +63,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 			continue
 		}
 		n.Pods = append(n.Pods, p)
+		n.slots--
 		n.Free = n.Free.Sub(Held(p))
 		n.Open = n.Open.Sub(Counted(p))
 		n.Leaving = n.Leaving || p.Deleting
@@ -83,8 +87,9 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 		return false
 	}
 	for _, n := range r.Usable(key.nodes) {
-		if n.Node.Name != p.Node && n.Open.Holds(size) {
+		if n.Node.Name != p.Node && n.slots > 0 && n.Open.Holds(size) {
 			n.Open = n.Open.Sub(size)
+			n.slots--
 			return true
 		}
 	}
@@ -146,7 +151,7 @@ func (s *Spots) For(p *cluster.Pod) []int {
 	if known, ok := s.byKey[key]; ok {
 		return known
 	}
-	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown })
+	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown || r.slots <= 0 })
 	byName := func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
 	slices.SortFunc(usable, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
 	most := slices.Clone(usable[:min(len(usable), maxSpots/2)])
