@@ -60,10 +60,12 @@ func (b *Book) Allowed(a *cluster.Autoscaler) room.Allowed {
 	return allowed
 }
 
-// Rooms returns the room on all nodes, from one look at all pods.
+// Rooms returns the room on all nodes, from one look at all pods. Without that which new pods are about to take: these may be the replacements of pods
+// that an earlier pass evicted for the same room.
 func (b *Book) Rooms() *placement.Rooms {
 	if b.rooms == nil {
 		b.rooms = placement.RoomsOf(b.Nodes, b.Pods, b.Sizes)
+		b.rooms.TakeForNew(b.Now, b.Pods)
 	}
 	return b.rooms
 }

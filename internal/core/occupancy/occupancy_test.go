@@ -204,3 +204,20 @@ func TestBook_podsThatCanGiveRoom_byTheirState(t *testing.T) {
 		t.Errorf("%+v, gives back %t", ShrinkReason(d, "shop/web-1"), bookOf().GivesBack(d))
 	}
 }
+
+// The room that a new pod is about to take is not given to another one, whatever the order of the pods. The replacement of an evicted pod is such a pod.
+func TestBook_rooms_newPodsHaveTheirRoomFirst(t *testing.T) {
+	small, large := podOf("small"), podOf("large")
+	small.Node, small.Created = "", noon.Add(-time.Second)
+	large.Node, large.Created, large.Containers[0].Requests = "", noon.Add(-2*time.Second), cluster.Amounts(3500, 1<<30)
+	for _, pods := range [][]*cluster.Pod{{podOf("a"), small, large}, {large, small, podOf("a")}} {
+		rooms := bookOf(pods...).Rooms()
+		if n, o := rooms.Nodes["n"].Open.CPU, rooms.Nodes["o"].Open.CPU; n != 2000 || o != 500 {
+			t.Errorf("%dm and %dm are left, want 2000m of n and 500m of o", n, o)
+		}
+	}
+	small.Placeholder = true
+	if left := bookOf(podOf("a"), small).Rooms().Nodes["n"].Open.CPU; left != 3000 {
+		t.Errorf("%dm are left beside a placeholder, want 3000m", left)
+	}
+}

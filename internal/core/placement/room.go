@@ -100,12 +100,19 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 // schedulable is how long a new pod is expected to wait for its node.
 const schedulable = 2 * time.Minute
 
-// TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first.
+// TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first, in the order of the scheduler.
 func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
+	var waiting []*cluster.Pod
 	for _, p := range pods {
-		if p.Node == "" && p.Live() && now.Sub(p.Created) < schedulable {
-			r.Take(p, Counted(p))
+		if p.Node == "" && p.Live() && !p.Placeholder && now.Sub(p.Created) < schedulable {
+			waiting = append(waiting, p)
 		}
+	}
+	slices.SortFunc(waiting, func(a, b *cluster.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+	})
+	for _, p := range waiting {
+		r.Take(p, Counted(p))
 	}
 }
 

@@ -40,7 +40,6 @@ func (s *pass) guardNodes(ds []entry) {
 		from := s.w.Ledger.Guard.Turn * guardedNodes % len(alarms)
 		alarms = slices.Concat(alarms[from:], alarms[:from])[:guardedNodes]
 	}
-	s.occupancy.Rooms().TakeForNew(s.now, s.w.Pods)
 	var moves []guard.Move
 	for i := range alarms {
 		moves = s.guardNode(&alarms[i], alarmed, on[alarms[i].Node], moves)
