@@ -59,7 +59,7 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.BoolVar(&o.write, "write", false, "write docs/performance.md from the results of all sizes")
 	flags.IntVar(&o.setup.QPS, "qps", 500, "requests per second that a component may send")
 	flags.DurationVar(&o.setup.Limit, "limit", 4*time.Minute, "how long the first recommendations may take")
-	flags.DurationVar(&o.setup.Settle, "settle", time.Minute, "how long the updater may correct pods before the steady state")
+	flags.DurationVar(&o.setup.Settle, "settle", time.Minute, "how long the updater may correct pods before the steady state; from 10m on, that is a table of its own")
 	flags.DurationVar(&o.setup.Steady, "steady", 130*time.Second, "how long the steady state is measured")
 	flags.DurationVar(&o.setup.Webhook, "webhook", 20*time.Second, "how long the webhook is loaded; 0 for not at all")
 	flags.IntVar(&o.setup.Rate, "reviews", 500, "admission reviews per second")
@@ -141,6 +141,9 @@ func measureSystem(ctx context.Context, s Setup, name, store string, progress io
 	if s.Fleet.History == 0 {
 		size += "-new"
 	}
+	if s.settles() {
+		size += "-settled"
+	}
 	s.Dir = filepath.Join(store, size, name)
 	result, err := measure(ctx, s, progress)
 	if err != nil {
@@ -221,6 +224,9 @@ func title(r *Result) string {
 	}
 	if r.Churn {
 		out += ", with churn"
+	}
+	if r.Settled > 0 {
+		out += fmt.Sprintf(", %d minutes later", r.Settled)
 	}
 	return out
 }

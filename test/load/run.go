@@ -69,6 +69,7 @@ type Result struct {
 	Containers  int
 	Churn       bool
 	New         bool // without stored history
+	Settled     int  // minutes between the last first recommendation and the steady state, if these are many
 	At          time.Time
 	Load        float64 // load average of the machine at the start
 	Recommended int     // VPAs with a recommendation at the end of the limit
@@ -84,6 +85,9 @@ type Result struct {
 
 	statuses map[string]json.RawMessage
 }
+
+// settles reports whether the steady state is measured so late that the usage of the first minutes counts little.
+func (s *Setup) settles() bool { return s.Settle >= 10*time.Minute }
 
 // Writes returns the writes per second and the bytes per second of the steady state.
 func (r *Result) Writes() (requests, bytes float64) {
@@ -217,6 +221,9 @@ func (r *run) start(name, path string, args ...string) (*process, error) {
 
 func (r *run) run(ctx context.Context) (*Result, error) {
 	result := &Result{System: r.System, Workloads: r.Fleet.Workloads, Pods: r.Fleet.Pods, Containers: r.Fleet.Containers(), Churn: r.Churn, New: r.Fleet.History == 0, At: time.Now(), Load: loadAverage()}
+	if r.settles() {
+		result.Settled = int(r.Settle.Minutes())
+	}
 	first, err := r.startFirst()
 	if err != nil {
 		return nil, err

@@ -230,7 +230,7 @@ func growths(results []*Result) table {
 	out := table{{"system", "workloads", "measure", "smaller", "larger", "ratio", "budget"}}
 	for _, small := range results {
 		for _, large := range results {
-			if large.System != small.System || large.Churn != small.Churn || large.New != small.New || large.Pods != small.Pods || large.Workloads != 4*small.Workloads || small.System == upstream {
+			if large.System != small.System || large.Churn != small.Churn || large.New != small.New || large.Settled != small.Settled || large.Pods != small.Pods || large.Workloads != 4*small.Workloads || small.System == upstream {
 				continue
 			}
 			for _, w := range rows {
