@@ -205,6 +205,34 @@ func TestUpdater_canaryFails_isRevertedAndReported(t *testing.T) {
 	})
 }
 
+// The change lowers the memory limit of the canary, and the updater is killed before the canary fails.
+func TestUpdater_canaryFailsAfterRestart_earlierLimitComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.InPlaceOrRecreate)
+		a := y.autoscalers[0]
+		a.Canary, a.MemoryLimits = cluster.Canary{On: true, Watch: 10 * time.Minute}, cluster.LimitRule{Peaks: true}
+		a.Advice[0].MemoryLimit, a.Advice[0].MemoryPeak = 1<<30, 100<<20
+		earlier := cluster.Resources{}.Set(cluster.Memory, 2<<30)
+		for _, p := range y.pods {
+			p.Containers[0].Limits = earlier
+		}
+		requests := y.pods[0].Containers[0].Requests
+		store := newMemoryStates()
+		y.term(t, store, 90*time.Second, true)
+		lowered := slices.DeleteFunc(slices.Clone(y.pods), func(p *cluster.Pod) bool { return p.Containers[0].Limits == earlier })
+		if len(lowered) != 1 || lowered[0].Containers[0].Limits.Memory != 1<<30 {
+			t.Fatalf("%d pods have another limit after %q", len(lowered), y.done)
+		}
+		y.replace(lowered[0], func(q *cluster.Pod) { q.Containers[0].Restarts = 5 })
+		y.term(t, store, 5*time.Minute, false)
+		for _, p := range y.pods {
+			if c := &p.Containers[0]; c.Requests != requests || c.Limits != earlier {
+				t.Errorf("pod %s has requests of %v and limits of %v after %q", p.Name, c.Requests, c.Limits, y.done)
+			}
+		}
+	})
+}
+
 func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newFakeCluster(cluster.Recreate)

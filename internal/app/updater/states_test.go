@@ -80,6 +80,9 @@ func printable(s ledger.State) []any {
 	if s.Deletion != nil {
 		out = append(out, *s.Deletion)
 	}
+	if s.Canary != nil {
+		out = append(out, *s.Canary)
+	}
 	out = append(out, s.Shortages)
 	for _, p := range s.Pods {
 		f := p.Failed

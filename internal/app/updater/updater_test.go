@@ -88,7 +88,10 @@ func (y *fakeCluster) Resize(_ context.Context, p *cluster.Pod, with []policy.Fi
 		return y.resizeErr
 	}
 	y.done = append(y.done, "resize "+p.Name)
-	y.replace(p, func(q *cluster.Pod) { q.Containers[0].Requests = with[0].Requests.Or(q.Containers[0].Requests) })
+	y.replace(p, func(q *cluster.Pod) {
+		q.Containers[0].Requests = with[0].Requests.Or(q.Containers[0].Requests)
+		q.Containers[0].Limits = with[0].Limits.Or(q.Containers[0].Limits)
+	})
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/admissible"
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/policy"
@@ -135,5 +137,50 @@ func TestBook_revertedSize_previousOneApplies(t *testing.T) {
 	a.Canary.On = false
 	if b.Hold(a, p) != a || b.IsFailed(a, p) {
 		t.Error("canaries are off, and the size is held")
+	}
+}
+
+// The earlier limit comes back with the earlier requests. It is bounded like each limit by the highest usage, and the pod keeps its QoS class.
+func TestHold_earlierLimit_isBoundedAndKeepsTheQoSClass(t *testing.T) {
+	const gib = 1 << 30
+	memory := func(v int64) cluster.Resources { return cluster.Resources{}.Set(cluster.Memory, v) }
+	hard := func(v cluster.PodResources) *cluster.Quotas {
+		return &cluster.Quotas{List: []cluster.Quota{{Name: "all", Hard: v}}}
+	}
+	for name, c := range map[string]struct {
+		around  policy.Limits
+		limits  cluster.Resources // of the earlier size
+		changed cluster.Resources // of the canary
+		want    int64
+	}{
+		"nothing bounds it":          {policy.Limits{}, memory(4 * gib), memory(gib / 2), 4 * gib},
+		"a LimitRange bounds it":     {policy.Limits{Range: cluster.LimitRange{Container: cluster.Range{Max: memory(3 * gib)}}}, memory(4 * gib), memory(gib / 2), 3 * gib},
+		"a quota of memory requests": {policy.Limits{Quotas: hard(cluster.PodResources{Requests: memory(100 * gib)})}, memory(4 * gib), memory(gib / 2), 4 * gib},
+		"a quota of memory limits":   {policy.Limits{Quotas: hard(cluster.PodResources{Limits: memory(100 * gib)})}, memory(4 * gib), memory(256 << 20), 2 * gib}, // in proportion
+		"quotas are not known":       {policy.Limits{QuotasUnknown: true}, memory(4 * gib), memory(256 << 20), 2 * gib},
+		"CPU is as if Guaranteed":    {policy.Limits{}, cluster.Amounts(1000, gib), cluster.Amounts(100, gib/2), gib + 4096},
+		"Guaranteed":                 {policy.Limits{}, cluster.Amounts(1000, gib), after, gib},
+	} {
+		old := podOf("a", before)
+		old.Containers[0].Limits = c.limits
+		s := rollout.State{}.Start(noon, old, sizeOf(after), false)
+		s.Phase, s.Until = rollout.Held, noon.Add(time.Hour)
+		failed := podOf("a", after)
+		failed.Containers[0].Limits = c.changed
+		a := &cluster.Autoscaler{
+			Canary: cluster.Canary{On: true}, Mode: cluster.InPlaceOrRecreate, MemoryLimits: cluster.LimitRule{Peaks: true},
+			Advice: []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: after, Target: after, Upper: after}, MemoryLimit: gib / 2, MemoryPeak: 100 << 20}},
+		}
+		b := Book{Now: noon, States: map[cluster.Workload]rollout.State{web: s}}
+		fits := policy.Fit(b.Hold(a, failed), c.around, failed)
+		if len(fits) != 1 || fits[0].Requests != before || fits[0].Limits.Memory != c.want {
+			t.Errorf("%s: %+v, want a limit of %d MiB", name, fits, c.want>>20)
+		}
+		if change.ChangesQoS(c.around, failed, fits) {
+			t.Errorf("%s: the QoS class changes with %+v", name, fits)
+		}
+		if r := admissible.Refused(c.around, failed, fits); r.Refused() {
+			t.Errorf("%s: refused, %s", name, r)
+		}
 	}
 }

@@ -262,6 +262,44 @@ func TestCanary_requestAndLimitChange_otherPodsFollowOrStay(t *testing.T) {
 	}
 }
 
+// The canary gets a lower limit, which follows the highest usage, and fails. Wherever the updater is killed, its pod gets the earlier limit back with the
+// earlier requests, in place and as a new pod.
+func TestCanary_failsWithLowerLimit_earlierLimitComesBack(t *testing.T) {
+	const before, after = 4 << 30, 2 << 30
+	for _, mode := range []cluster.Mode{cluster.Recreate, cluster.InPlaceOrRecreate} {
+		for minute := range 4 {
+			for at := noCrash; at <= afterSave; at++ {
+				c := newCanaries(t, 4, mode)
+				c.kills = true
+				c.a.MemoryLimits = cluster.LimitRule{Peaks: true}
+				c.a.Advice[0].MemoryLimit, c.a.Advice[0].MemoryPeak = after, after/2
+				for _, p := range c.w.Governed[0].Pods {
+					p.Containers[0].Limits = cluster.Resources{}.Set(cluster.Memory, before)
+				}
+				lowered := false
+				for m := range 60 {
+					where := noCrash
+					if m == minute {
+						where = at
+					}
+					c.pass(where)
+					for _, p := range c.w.Governed[0].Pods {
+						limit := p.Containers[0].Limits.Memory
+						lowered = lowered || hasNewSize(p) && limit == after
+						if !hasNewSize(p) && limit != before {
+							t.Fatalf("%s, killed in minute %d at place %d: pod %s has the earlier requests and a limit of %d MiB, after %q", mode, minute, at, p.UID, limit>>20, c.writes)
+						}
+					}
+					c.tick()
+				}
+				if c.count() != 0 || !lowered {
+					t.Errorf("%s, killed in minute %d at place %d: %d pods have the bad size, lowered %t, after %q", mode, minute, at, c.count(), lowered, c.writes)
+				}
+			}
+		}
+	}
+}
+
 func TestCanary_neverReady_isReverted(t *testing.T) {
 	c := newCanaries(t, 4, cluster.Recreate)
 	c.never = true

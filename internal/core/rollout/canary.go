@@ -69,10 +69,11 @@ const (
 // closeTo is the relative difference up to which a target counts as the accepted size.
 const closeTo = 0.25
 
-// A Size is the requests of a container.
+// A Size is the requests of a container, and before a change its memory limit.
 type Size struct {
-	Container string            `stored:"container,required"`
-	Requests  cluster.Resources `stored:"requests"`
+	Container   string            `stored:"container,required"`
+	Requests    cluster.Resources `stored:"requests"`
+	MemoryLimit int64             `stored:"memoryLimit,bytes"` // bytes; 0 if there was none, in State.After, and in records of earlier releases
 }
 
 // State is the state of the canary of a workload. The zero value is Idle.
@@ -83,7 +84,7 @@ type State struct {
 	Controller cluster.Workload `stored:"controller"`    // its direct controller, which changes with the revision of a Deployment
 	Since      time.Time        `stored:"sinceTime"`     // when the canary was chosen; in phase Held, when it was reverted
 	Until      time.Time        `stored:"untilTime"`     // end of the cool-down, in phase Held
-	Before     []Size           `stored:"before,max=32"` // its requests before the change
+	Before     []Size           `stored:"before,max=32"` // its size before the change
 	After      []Size           `stored:"after,max=32"`  // its requests after the change
 	Restarts   int32            `stored:"restarts"`      // restarts of its containers before the change, and those that the change causes; wasDown if it was not ready
 	Cause      Cause            `stored:"cause"`
@@ -111,8 +112,8 @@ func (s State) Start(now time.Time, p *cluster.Pod, after []Size, causesRestart 
 	}
 	for _, a := range after {
 		if c := p.Container(a.Container); c != nil {
-			requests, _ := c.Running()
-			next.Before = append(next.Before, Size{a.Container, requests})
+			requests, limits := c.Running()
+			next.Before = append(next.Before, Size{a.Container, requests, limits.Memory})
 		}
 	}
 	return next
@@ -329,7 +330,8 @@ func hasSize(p *cluster.Pod, size []Size, of func(*cluster.Container) cluster.Re
 }
 
 // Hold returns the autoscaler with the recommendation that applies to its pods: the previous size if its own was reverted, or else its own. A memory
-// target above both sizes is kept, because it comes from a need that neither of them meets.
+// target above both sizes is kept, because it comes from a need that neither of them meets. So is a memory limit by peaks above the previous one: it costs
+// no room on nodes, and usage may have risen.
 func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {
 		return a
@@ -350,6 +352,7 @@ func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 		adv.Target = size
 		adv.Lower = size
 		adv.Upper = size
+		adv.MemoryLimit = max(adv.MemoryLimit, s.Before[before].MemoryLimit)
 	}
 	return &held
 }

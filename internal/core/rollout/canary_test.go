@@ -49,7 +49,7 @@ func killed(p *cluster.Pod) {
 func watching() State { return starting().Changed() }
 
 func starting() State {
-	return State{}.Start(noon, running("a", before), []Size{{"app", after}}, false)
+	return State{}.Start(noon, running("a", before), []Size{{Container: "app", Requests: after}}, false)
 }
 
 func TestState_observations_leadToTheDocumentedPhase(t *testing.T) {
@@ -80,7 +80,7 @@ func TestState_observations_leadToTheDocumentedPhase(t *testing.T) {
 		"single replica":                  {watching(), late, []*cluster.Pod{running("a", after)}, Accepted, NoCause},
 		"all pods have the size already":  {watching(), late, []*cluster.Pod{running("a", after), running("b", after)}, Accepted, NoCause},
 		"OOM-killed":                      {watching(), early, []*cluster.Pod{running("a", after, killed)}, Held, OOMKilled},
-		"OOM-killed before the change":    {State{}.Start(noon.Add(4*time.Minute), running("a", before), []Size{{"app", after}}, false).Changed(), early, []*cluster.Pod{running("a", after, killed)}, Watching, NoCause},
+		"OOM-killed before the change":    {State{}.Start(noon.Add(4*time.Minute), running("a", before), []Size{{Container: "app", Requests: after}}, false).Changed(), early, []*cluster.Pod{running("a", after, killed)}, Watching, NoCause},
 		"another old pod is OOM-killed":   {watching(), early, []*cluster.Pod{running("a", after), running("b", before, killed)}, Watching, NoCause},
 		"restarted":                       {watching(), early, []*cluster.Pod{running("a", after, restarted)}, Held, Restarted},
 		"replacement restarted often":     {watching(), early, []*cluster.Pod{running("c", after, replaced, restarted)}, Held, Restarted},
@@ -119,7 +119,7 @@ func TestState_observations_leadToTheDocumentedPhase(t *testing.T) {
 }
 
 func TestState_restartByTheResize_isNoRegression(t *testing.T) {
-	s := State{}.Start(noon, running("a", before), []Size{{"app", after}}, true).Changed()
+	s := State{}.Start(noon, running("a", before), []Size{{Container: "app", Requests: after}}, true).Changed()
 	once := func(p *cluster.Pod) { p.Containers[0].Restarts = 1 }
 	if got := s.Observe(noon.Add(time.Minute), watch, []*cluster.Pod{running("a", after, once)}); got.Phase != Watching {
 		t.Errorf("phase %d", got.Phase)
@@ -133,7 +133,7 @@ func TestState_restartByTheResize_isNoRegression(t *testing.T) {
 func TestState_revertsInARow_cooldownDoubles(t *testing.T) {
 	s, now, attempts := State{}, noon, 0
 	for now.Before(noon.Add(365 * 24 * time.Hour)) {
-		s = s.Start(now, running("a", before), []Size{{"app", after}}, false).Changed()
+		s = s.Start(now, running("a", before), []Size{{Container: "app", Requests: after}}, false).Changed()
 		attempts++
 		oom := running("a", after)
 		oom.Containers[0].Exit = &cluster.Exit{OOM: true, Finished: now.Add(time.Second)}
@@ -147,23 +147,23 @@ func TestState_revertsInARow_cooldownDoubles(t *testing.T) {
 	if attempts > 17 {
 		t.Errorf("%d attempts in a year", attempts)
 	}
-	s = s.Start(now, running("a", before), []Size{{"app", after}}, false).Changed().Observe(now.Add(time.Hour), watch, []*cluster.Pod{running("a", after)})
+	s = s.Start(now, running("a", before), []Size{{Container: "app", Requests: after}}, false).Changed().Observe(now.Add(time.Hour), watch, []*cluster.Pod{running("a", after)})
 	if s.Phase != Accepted || s.Reverts != 0 {
 		t.Errorf("phase %d, %d reverts after a success", s.Phase, s.Reverts)
 	}
 }
 
 func TestState_acceptedSize_allowsAboutTheSame(t *testing.T) {
-	s := State{Phase: Accepted, After: []Size{{"app", cluster.Amounts(100, 1000)}}}
+	s := State{Phase: Accepted, After: []Size{{Container: "app", Requests: cluster.Amounts(100, 1000)}}}
 	for name, c := range map[string]struct {
 		target []Size
 		want   bool
 	}{
-		"the same":          {[]Size{{"app", cluster.Amounts(100, 1000)}}, true},
-		"a quarter more":    {[]Size{{"app", cluster.Amounts(125, 1000)}}, true},
-		"more than that":    {[]Size{{"app", cluster.Amounts(126, 1000)}}, false},
-		"much less memory":  {[]Size{{"app", cluster.Amounts(100, 700)}}, false},
-		"another container": {[]Size{{"new", cluster.Amounts(100, 1000)}}, false},
+		"the same":          {[]Size{{Container: "app", Requests: cluster.Amounts(100, 1000)}}, true},
+		"a quarter more":    {[]Size{{Container: "app", Requests: cluster.Amounts(125, 1000)}}, true},
+		"more than that":    {[]Size{{Container: "app", Requests: cluster.Amounts(126, 1000)}}, false},
+		"much less memory":  {[]Size{{Container: "app", Requests: cluster.Amounts(100, 700)}}, false},
+		"another container": {[]Size{{Container: "new", Requests: cluster.Amounts(100, 1000)}}, false},
 		"nothing":           {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,6 +204,33 @@ func TestHold_revertedSize_previousSizeApplies(t *testing.T) {
 	more.Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(100, 2<<30)}}}
 	if got := s.Hold(noon, &more).Advice[0].Target; got != cluster.Amounts(1000, 2<<30) {
 		t.Errorf("target %v, want the larger need of memory", got)
+	}
+}
+
+// The change may have lowered a memory limit that follows the highest usage. A limit that rose stays, and one that is above both comes from a need.
+func TestHold_limitByPeaks_doesNotStayBelowThePreviousOne(t *testing.T) {
+	const gib = 1 << 30
+	limited := func(p *cluster.Pod) { p.Containers[0].Limits = cluster.Resources{}.Set(cluster.Memory, 4*gib) }
+	s := State{}.Start(noon, running("a", before, limited), []Size{{Container: "app", Requests: after}}, false).Changed().revert(noon, Restarted)
+	earlier := s // a record of an earlier release
+	earlier.Before = []Size{{Container: "app", Requests: before}}
+	for name, c := range map[string]struct {
+		state         State
+		advised, want int64
+	}{
+		"the change lowered it":    {s, 3 * gib, 4 * gib},
+		"the change raised it":     {s, 5 * gib, 5 * gib},
+		"no limit is known":        {s, 0, 4 * gib},
+		"earlier release":          {earlier, 3 * gib, 3 * gib},
+		"earlier release, unknown": {earlier, 0, 0},
+	} {
+		a := &cluster.Autoscaler{Canary: cluster.Canary{On: true}, Advice: []cluster.Advice{
+			{Container: "app", Estimate: cluster.Estimate{Target: after}, MemoryLimit: c.advised}, {Container: "new", MemoryLimit: gib},
+		}}
+		held := c.state.Hold(noon, a)
+		if got := held.Advice[0].MemoryLimit; got != c.want || held.Advice[1].MemoryLimit != gib || a.Advice[0].MemoryLimit != c.advised {
+			t.Errorf("%s: limit %d, want %d; advice %+v", name, got, c.want, held.Advice)
+		}
 	}
 }
 
@@ -254,7 +281,7 @@ func TestState_clockOfTheAPIServerIsBehind_replacementIsTheCanary(t *testing.T) 
 
 // The times of kills have whole seconds.
 func TestState_replacementIsOOMKilledInTheSameSecond_causeIsTheKill(t *testing.T) {
-	s := State{}.Start(noon.Add(700*time.Millisecond), running("a", before), []Size{{"app", after}}, false).Changed()
+	s := State{}.Start(noon.Add(700*time.Millisecond), running("a", before), []Size{{Container: "app", Requests: after}}, false).Changed()
 	replacement := running("c", after, createdAt(noon), restarted, notReady)
 	replacement.Containers[0].Exit = &cluster.Exit{OOM: true, Started: noon, Finished: noon}
 	if got := s.Observe(noon.Add(12*time.Second), watch, []*cluster.Pod{replacement}); got.Phase != Held || got.Cause != OOMKilled {
@@ -297,7 +324,7 @@ func TestState_canaryWasDownBefore_isNoRegression(t *testing.T) {
 	crashing := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 7 }
 	again := func(p *cluster.Pod) { p.Ready, p.Containers[0].Restarts = false, 12 }
 	serving := func(p *cluster.Pod) { p.Ready, p.ReadySince, p.Containers[0].Restarts = true, noon.Add(time.Minute), 8 }
-	s := State{}.Start(noon, running("a", before, crashing), []Size{{"app", after}}, false).Changed()
+	s := State{}.Start(noon, running("a", before, crashing), []Size{{Container: "app", Requests: after}}, false).Changed()
 	for name, c := range map[string]struct {
 		now   time.Duration
 		pod   *cluster.Pod

@@ -127,8 +127,8 @@ func TestThrottlingQuery_canary_selectsPodsThatAreReadyForTheWholeTime(t *testin
 		"too early":                {watching(), noon.Add(119 * time.Second), watch, []*cluster.Pod{running("a", after, limited)}, "none"},
 		"replacement is not ready": {watching(), now, watch, []*cluster.Pod{running("n", after, limited, createdAt(noon), notReady), running("b", before, limited)}, "none"},
 		"not watched":              {starting(), now, watch, []*cluster.Pod{running("a", before, limited)}, "none"},
-		"was down, no other pod":   {State{}.Start(noon, running("a", before, notReady), []Size{{"app", after}}, false).Changed(), now, watch, []*cluster.Pod{running("a", after, limited)}, "none"},
-		"was down, another pod": {State{}.Start(noon, running("a", before, notReady), []Size{{"app", after}}, false).Changed(), now, watch,
+		"was down, no other pod":   {State{}.Start(noon, running("a", before, notReady), []Size{{Container: "app", Requests: after}}, false).Changed(), now, watch, []*cluster.Pod{running("a", after, limited)}, "none"},
+		"was down, another pod": {State{}.Start(noon, running("a", before, notReady), []Size{{Container: "app", Requests: after}}, false).Changed(), now, watch,
 			[]*cluster.Pod{running("a", after, limited), running("b", before, limited)}, "[web-a] since 0s, before  10m0s, others [web-b]"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,6 +44,7 @@ func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
 		"unknown phase":   {`{"canary":{"phase":"Dancing"}}`, `decode canary: phase: unknown value "Dancing"`},
 		"unknown cause":   {`{"canary":{"phase":"Held","cause":"Moon"}}`, `decode canary: cause: unknown value "Moon"`},
 		"negative amount": {`{"canary":{"phase":"Held","before":[{"container":"app","requests":{"cpu":"-1"}}]}}`, "decode canary: before: [0]: requests: the value is negative"},
+		"negative limit":  {`{"canary":{"phase":"Held","before":[{"container":"app","memoryLimit":"-1Gi"}]}}`, "decode canary: before: [0]: memoryLimit: the value is negative"},
 		"not an object":   {`{"canary":7}`, "decode canary"},
 		"changes":         {`{"changes":[7,{"time":"2026-03-02T12:00:00Z","requests":{"cpu":"-1"}}]}`, "decode changes[1]: requests: the value is negative"},
 		"null":            {`{"canary":null,"changes":null}`, ""},
@@ -55,5 +56,20 @@ func TestUpdateState_invalidCanary_isIgnoredAndReported(t *testing.T) {
 				t.Errorf("state %+v, error %v", got, err)
 			}
 		})
+	}
+}
+
+// Earlier releases did not store the memory limit before the change.
+func TestUpdateState_canaryOfEarlierRelease_isLoadedWithoutLimit(t *testing.T) {
+	const status = `{"canary":{"phase":"Held","cause":"Restarted","reverts":1,"before":[{"container":"app","requests":{"cpu":"1","memory":"1Gi"}}],
+		"after":[{"container":"app","requests":{"cpu":"100m","memory":"1Mi"}}]}}`
+	want := &rollout.State{
+		Phase: rollout.Held, Cause: rollout.Restarted, Reverts: 1, Before: []rollout.Size{{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}},
+		After: []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<20)}},
+	}
+	o := updateStateObject{targetObject{storedObject[json.RawMessage]{Status: []byte(status)}}}
+	got, err := o.state(cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"})
+	if diff := gocmp.Diff(want, got.Canary); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }

@@ -31,7 +31,7 @@ func everyField() ledger.State {
 	s.Changes = []rollout.Change{{At: noon, Requests: cluster.Amounts(1500, 1<<30)}, {At: noon.Add(time.Minute)}}
 	s.Canary = &rollout.State{
 		Phase: rollout.Held, Pod: "web-1", UID: "1", Controller: cluster.Workload{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web-7"},
-		Since: at, Until: noon.Add(time.Hour), Before: []rollout.Size{{Container: "app", Requests: cluster.Amounts(1000, 1<<30)}},
+		Since: at, Until: noon.Add(time.Hour), Before: []rollout.Size{{Container: "app", Requests: cluster.Amounts(1000, 1<<30), MemoryLimit: 3 << 29}},
 		After: []rollout.Size{{Container: "app", Requests: cluster.Amounts(100, 1<<20)}}, Restarts: 2, Cause: rollout.Throttled, Reverts: 3,
 		Comparison: rollout.Compared, Throttled: 45, ThrottledBefore: 3,
 	}

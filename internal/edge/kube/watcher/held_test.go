@@ -30,8 +30,11 @@ func TestWorld_revertedSize_appliesUntilTheCooldownEnds(t *testing.T) {
 	}
 	f.Apply(statesPath, `{"metadata":{"namespace":"shop","name":"watched"},"spec":{"target":{"group":"apps","kind":"Deployment","name":"web"}},
 		"status":{"canary":{"phase":"Held","untilTime":"2026-03-03T12:00:00.000000Z","cause":"OOMKilled","reverts":1,
-		"before":[{"container":"app","requests":{"cpu":"1"}}],"after":[{"container":"app","requests":{"cpu":"100m"}}]}}}`)
+		"before":[{"container":"app","requests":{"cpu":"1"},"memoryLimit":"2Gi"}],"after":[{"container":"app","requests":{"cpu":"100m"}}]}}}`)
 	kubetest.Eventually(t, "the previous size applies", func() bool { return target() == 1000 })
+	if got := w.Held(a, top, now).Advice[0].MemoryLimit; got != 2<<30 {
+		t.Errorf("memory limit %d", got)
+	}
 	if got := w.Held(a, top, now.Add(25*time.Hour)).Advice[0].Target.CPU; got != 100 {
 		t.Errorf("target %d after the cool-down", got)
 	}
