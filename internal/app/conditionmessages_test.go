@@ -173,6 +173,11 @@ var conditionMessages = []conditionMessage{
 		Remedy:  "Set `minAllowed` for CPU in the VPA, or a higher ratio of limit to request in the pod template. See the decision reason `Reverted`.",
 	},
 	{
+		Type: v1alpha1.ConditionMemoryLimitInProportion, Status: watcher.True, Reason: v1alpha1.ReasonQuota,
+		Meaning: "Memory limits should follow the highest usage (`limits.memory: peaks`), but keep their ratio to the request, because higher limits could exceed the ResourceQuota in the message. The request rises with that usage instead. The updater sets the condition, if it may read quotas.",
+		Remedy:  "Remove `limits.memory` from the quota, or set `podfit.dev/memory-limits: proportional`. See [limits.md](limits.md).",
+	},
+	{
 		Type: v1alpha1.ConditionOOMRescue, Status: watcher.True, Reason: v1alpha1.ReasonResized,
 		Meaning: "The updater resized an OOM-killed pod in place at once to give it more memory. The message has the pod and the cause. The condition is removed after an hour.",
 		Remedy:  "No action is required.",

@@ -35,6 +35,9 @@ const (
 	// ConditionReverted is True while a recommendation is held back because a canary failed with it (ReasonOOMKilled, ReasonRestarted,
 	// ReasonNotReady, ReasonThrottled). The updater sets it.
 	ConditionReverted = "Reverted"
+	// ConditionMemoryLimitInProportion is True if memory limits should follow the highest usage, and a ResourceQuota that bounds limits.memory keeps their
+	// ratio to the request (ReasonQuota). The updater sets it, if it may read quotas.
+	ConditionMemoryLimitInProportion = "MemoryLimitInProportion"
 	// ConditionRecommendationNotAdmitted is True if the API server would reject pods with the recommended size. The pods get the
 	// nearest size that the API server admits (ReasonHeldToAdmitted), or keep their own (ReasonNoSizeAdmitted).
 	ConditionRecommendationNotAdmitted = "RecommendationNotAdmitted"
@@ -100,6 +103,8 @@ const (
 	ReasonNotReady  = "NotReady"
 	ReasonThrottled = "Throttled"
 
+	ReasonQuota = "ResourceQuota"
+
 	ReasonScaledDown = "ScaledDown"
 	ReasonNoNodeFits = "NoNodeFits"
 
@@ -133,7 +138,7 @@ const (
 
 // AllConditions returns the types of all conditions that podfit sets in addition to upstream's.
 func AllConditions() []string {
-	return append(Conditions(), ConditionUpdating, ConditionOOMRescue, ConditionAnnotationInvalid, ConditionReverted, ConditionTargetConflict)
+	return append(Conditions(), ConditionUpdating, ConditionOOMRescue, ConditionAnnotationInvalid, ConditionReverted, ConditionMemoryLimitInProportion, ConditionTargetConflict)
 }
 
 // Conditions returns the types of all conditions that the recommender of podfit sets in addition to upstream's.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
@@ -28,20 +30,23 @@ func (e *execution) gate(ctx context.Context, d *decision.Decision) (context.Con
 	return kube.WithGate(ctx, g), g.Closed()
 }
 
-// A rolloutReport is what was reported about the annotations and the canary of an autoscaler. The zero value is nothing.
+// A rolloutReport is what was reported about the annotations, the canary and the memory limits of an autoscaler. The zero value is nothing.
 type rolloutReport struct {
 	problem  string // the errors in the annotations
 	cause    string // the reason of the condition Reverted
 	reverted string // its message
+	limits   string // the message of the condition MemoryLimitInProportion
 }
 
-// reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event.
+// reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event, and by a condition which quota
+// keeps memory limits.
 func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
 	var due []conditionWrite
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
 		shown := e.conditions.rollouts.of(a.Key)
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
+		report.limits = limitsOf(&w.Governed[i], w.Limits[a.Namespace])
 		if report != shown.last {
 			e.report.rollout(a, report, shown.last)
 		}
@@ -50,6 +55,7 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 			due = append(due, conditionWrite{a, []watcher.Condition{
 				conditionOf(v1alpha1.ConditionAnnotationInvalid, v1alpha1.ReasonInvalid, report.problem),
 				conditionOf(v1alpha1.ConditionReverted, report.cause, report.reverted),
+				conditionOf(v1alpha1.ConditionMemoryLimitInProportion, v1alpha1.ReasonQuota, report.limits),
 			}, &shown.conditionAttempt})
 		}
 	}
@@ -95,6 +101,20 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 		out.reverted = "The recommendation was reverted, because after the change " + canary.Text() + ". The previous size applies until " + canary.Until.UTC().Format(time.RFC3339) + "."
 	}
 	return out
+}
+
+// limitsOf returns a message if a ResourceQuota keeps memory limits that should follow the highest usage. Quotas that are not known are not reported.
+func limitsOf(g *cluster.Governed, l policy.Limits) string {
+	quota := policy.QuotaOfLimits(l, cluster.Standing{}, cluster.Memory)
+	if !quota.Refused() || !g.Autoscaler.Mode.Applies() || !slices.ContainsFunc(g.Pods, func(p *cluster.Pod) bool {
+		return p.Live() && cluster.Find(p.Containers, func(c *cluster.Container) bool {
+			return policy.MemoryLimitOf(g.Autoscaler, l, p, c) == policy.LimitOfQuota
+		}) != nil
+	}) {
+		return ""
+	}
+	return "Memory limits keep their ratio to the request and do not follow the highest usage, because higher limits could exceed a quota: " + quota.String() +
+		". Change the quotas, or set the annotation " + v1alpha1.AnnotationMemoryLimits + " to proportional."
 }
 
 // assumeChanges makes the updater change nothing for an hour if the amount of changes is limited and it is unknown what an earlier updater

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -231,6 +232,93 @@ func TestUpdater_canaryFailsAfterRestart_earlierLimitComesBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// limitQuotas is a fakeCluster with quotas.
+type limitQuotas struct {
+	*fakeCluster
+	quotas  *cluster.Quotas
+	unknown bool
+}
+
+func (l *limitQuotas) Quotas(string) *cluster.Quotas { return l.quotas }
+func (l *limitQuotas) KnowsQuotas() bool             { return !l.unknown }
+
+// limitConditions are the conditions MemoryLimitInProportion that were written, "" for one that was removed.
+type limitConditions []string
+
+func (l *limitConditions) WriteConditions(_ context.Context, _ *cluster.Autoscaler, _ time.Time, say ...watcher.Condition) (bool, error) {
+	for _, s := range say {
+		if s.Type == v1alpha1.ConditionMemoryLimitInProportion {
+			*l = append(*l, strings.TrimSpace(s.Reason+" "+s.Message))
+		}
+	}
+	return true, nil
+}
+
+func TestUpdater_quotaKeepsMemoryLimits_isReportedWhileItDoes(t *testing.T) {
+	memory := cluster.Resources{}.Set(cluster.Memory, 100<<30)
+	const text = "ResourceQuota Memory limits keep their ratio to the request and do not follow the highest usage, because higher limits could exceed a quota: %s. " +
+		"Change the quotas, or set the annotation podfit.dev/memory-limits to proportional."
+	for name, c := range map[string]struct {
+		quotas *cluster.Quotas
+		change func(*limitQuotas)
+		cause  string // "" if there is no condition
+	}{
+		"a quota of memory limits": {
+			&cluster.Quotas{List: []cluster.Quota{{Name: "pods", BoundsPods: true}, {Name: "compute", Hard: cluster.PodResources{Limits: memory}}}}, nil,
+			"ResourceQuota compute requires memory limits of every container",
+		},
+		"too many quotas":            {&cluster.Quotas{TooMany: true}, nil, "the namespace has more than 100 ResourceQuotas, and podfit evaluates no more"},
+		"a quota of memory requests": {&cluster.Quotas{List: []cluster.Quota{{Name: "compute", Hard: cluster.PodResources{Requests: memory}}}}, nil, ""},
+		"quotas that are not known":  {nil, func(l *limitQuotas) { l.unknown = true }, ""},
+		"limits follow the request":  {&cluster.Quotas{TooMany: true}, func(l *limitQuotas) { l.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, ""},
+		"limits are kept":            {&cluster.Quotas{TooMany: true}, func(l *limitQuotas) { l.autoscalers[0].MemoryLimits = cluster.LimitRule{Keep: true} }, ""},
+		"a boost without an update": {&cluster.Quotas{TooMany: true}, func(l *limitQuotas) {
+			l.autoscalers[0].Mode, l.autoscalers[0].Boost = cluster.Off, &cluster.Boost{Factor: 2}
+		}, ""},
+		"a VPA for new pods": {&cluster.Quotas{TooMany: true}, func(l *limitQuotas) { l.autoscalers[0].Mode = cluster.Initial }, "the namespace has more than 100 ResourceQuotas, and podfit evaluates no more"},
+		"containers without any limit": {&cluster.Quotas{TooMany: true}, func(l *limitQuotas) {
+			for _, p := range l.pods {
+				p.Containers[0].Limits = cluster.Resources{}
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				world := &limitQuotas{fakeCluster: newFakeCluster(cluster.InPlaceOrRecreate), quotas: c.quotas}
+				world.autoscalers[0].MemoryLimits = cluster.LimitRule{Peaks: true}
+				world.autoscalers[0].Advice[0].MemoryLimit, world.autoscalers[0].Advice[0].MemoryPeak = 1<<30, 100<<20
+				for _, p := range world.pods {
+					p.Containers[0].Limits = cluster.Resources{}.Set(cluster.Memory, 200<<20)
+				}
+				if c.change != nil {
+					c.change(world)
+				}
+				y := world.fakeCluster
+				u := newUpdater(y.config, world, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+				u.budget.StartupBoost = true
+				var written limitConditions
+				u.conditions.writer = &written
+				for range 3 {
+					u.pass(t.Context(), time.Now())
+					time.Sleep(time.Minute)
+				}
+				want := limitConditions{""} // the first write removes what an earlier updater wrote
+				if c.cause != "" {
+					want[0] = fmt.Sprintf(text, c.cause)
+				}
+				if !slices.Equal(written, want) {
+					t.Errorf("written %q, want %q", written, want)
+				}
+				world.quotas = nil
+				u.pass(t.Context(), time.Now())
+				if written[len(written)-1] != "" {
+					t.Errorf("written %q after the quotas are gone", written)
+				}
+			})
+		})
+	}
 }
 
 func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing.T) {

@@ -137,7 +137,7 @@ func keptInContainer(a *cluster.Autoscaler, p *cluster.Pod, c *cluster.Container
 }
 
 // refusedWithout returns why the API server may refuse a pod because its CPU limits are removed: a LimitRange, or a quota that bounds CPU
-// limits, which refuses each pod without one. A quota that may count the pod is assumed to do so.
+// limits, which refuses each pod without one.
 func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing) admissible.Refusal {
 	if r := &l.Range; r.Container.Max.CPU > 0 || r.ContainerRatio.CPU > 0 || r.Pod.Max.CPU > 0 || r.PodRatio.CPU > 0 {
 		return admissible.Refusal{Kind: admissible.LimitMissing, Resource: cluster.CPU}
@@ -145,6 +145,12 @@ func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing
 	if r := admissible.RefusedOf(l, without, nil, cluster.CPU); r.Refused() && !admissible.RefusedOf(l, p, nil, cluster.CPU).Refused() {
 		return r
 	}
+	return QuotaOfLimits(l, standing, cluster.CPU)
+}
+
+// QuotaOfLimits returns the first quota that bounds the limits of a resource, as the reason why it refuses pods without one. A quota that may count the
+// pod is assumed to do so.
+func QuotaOfLimits(l Limits, standing cluster.Standing, res cluster.Resource) admissible.Refusal {
 	if l.Quotas == nil {
 		return admissible.Refusal{}
 	}
@@ -153,8 +159,8 @@ func refusedWithout(l Limits, p, without *cluster.Pod, standing cluster.Standing
 	}
 	for i := range l.Quotas.List {
 		q := &l.Quotas.List[i]
-		if q.Counts(standing, false) != cluster.No && (q.Hard.Limits.Has | q.Left.Limits.Has).Has(cluster.CPU) {
-			return admissible.Refusal{Kind: admissible.QuotaRequires, Resource: cluster.CPU, Quota: q.Name, OfLimit: true}
+		if q.Counts(standing, false) != cluster.No && (q.Hard.Limits.Has | q.Left.Limits.Has).Has(res) {
+			return admissible.Refusal{Kind: admissible.QuotaRequires, Resource: res, Quota: q.Name, OfLimit: true}
 		}
 	}
 	return admissible.Refusal{}

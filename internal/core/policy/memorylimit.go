@@ -59,7 +59,7 @@ func MemoryLimitOf(a *cluster.Autoscaler, l Limits, p *cluster.Pod, c *cluster.C
 		return LimitOfRuntime
 	case l.QuotasUnknown:
 		return LimitQuotasUnknown
-	case l.Quotas != nil && (l.Quotas.TooMany || cluster.Find(l.Quotas.List, func(q *cluster.Quota) bool { return (q.Hard.Limits.Has | q.Left.Limits.Has).Has(cluster.Memory) }) != nil):
+	case QuotaOfLimits(l, cluster.Standing{}, cluster.Memory).Refused():
 		return LimitOfQuota
 	case advice == nil || advice.MemoryLimit <= 0:
 		return LimitPeaksUnknown
