@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podfit.dev/podfit/internal/compatibility"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -175,9 +176,6 @@ func (g Gates) On(name string) bool {
 
 // Set parses "NAME=true,NAME=false".
 func (g *Gates) Set(text string) error {
-	if *g == nil {
-		*g = Gates{}
-	}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
@@ -199,7 +197,7 @@ func (g *Gates) Set(text string) error {
 		if !on && !strings.EqualFold(value, "false") {
 			return fmt.Errorf("feature gate %s must be true or false, got %q", name, value)
 		}
-		(*g)[name] = on
+		cluster.Put(g, name, on)
 	}
 	return nil
 }

@@ -38,11 +38,8 @@ type memo[K comparable, V any] map[K]V
 func (m *memo[K, V]) get(key K, compute func() V) V {
 	v, ok := (*m)[key]
 	if !ok {
-		if *m == nil {
-			*m = memo[K, V]{}
-		}
 		v = compute()
-		(*m)[key] = v
+		cluster.Put(m, key, v)
 	}
 	return v
 }

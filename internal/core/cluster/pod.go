@@ -198,9 +198,9 @@ func GroupBy[T any, K comparable](all []T, of func(T) K) map[K][]T {
 }
 
 // Put sets the value of a key in a map, which it makes first if it is nil.
-func Put[K comparable, V any](in *map[K]V, key K, value V) {
+func Put[M ~map[K]V, K comparable, V any](in *M, key K, value V) {
 	if *in == nil {
-		*in = map[K]V{}
+		*in = M{}
 	}
 	(*in)[key] = value
 }

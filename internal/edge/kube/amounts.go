@@ -108,14 +108,9 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 func Quantities(r cluster.Resources) corev1.ResourceList {
 	var list corev1.ResourceList
 	for _, res := range cluster.All {
-		v, ok := r.Get(res)
-		if !ok {
-			continue
+		if v, ok := r.Get(res); ok {
+			cluster.Put(&list, corev1.ResourceName(res.String()), Quantity(res, v))
 		}
-		if list == nil {
-			list = make(corev1.ResourceList, len(cluster.All))
-		}
-		list[corev1.ResourceName(res.String())] = Quantity(res, v)
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/runtimeguard"
 )
 
@@ -114,10 +115,7 @@ func (l *runtimeLabels) UnmarshalJSON(text []byte) error {
 	}
 	for key, value := range all {
 		if key == runtimeguard.Label || strings.HasPrefix(key, runtimeguard.LabelPrefix) {
-			if *l == nil {
-				*l = runtimeLabels{}
-			}
-			(*l)[key] = string(value)
+			cluster.Put(l, key, string(value))
 		}
 	}
 	return nil

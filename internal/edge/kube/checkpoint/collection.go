@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -361,10 +362,7 @@ func (c *collection[K, O]) collect(ctx context.Context, orphans []orphan[K], lis
 func (c *collection[K, O]) learn(key K, at storedAt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = make(map[K]storedAt)
-	}
-	c.known[key] = at
+	cluster.Put(&c.known, key, at)
 }
 
 func (c *collection[K, O]) at(key K) (storedAt, bool) {

@@ -38,10 +38,7 @@ func WithGroups(list corev1.ResourceList, groups []cluster.GroupSize) corev1.Res
 const listed = "pod"
 
 func with(list corev1.ResourceList, name string, amount resource.Quantity) corev1.ResourceList {
-	if list == nil {
-		list = corev1.ResourceList{}
-	}
-	list[corev1.ResourceName(name)] = amount
+	cluster.Put(&list, corev1.ResourceName(name), amount)
 	return list
 }
 

@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -225,11 +224,8 @@ func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration
 // merge returns the live configuration with the fields that podfit owns.
 func (r *Registrar) merge(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c := live.DeepCopy()
-	if len(r.want.Labels) > 0 {
-		if c.Labels == nil {
-			c.Labels = map[string]string{}
-		}
-		maps.Copy(c.Labels, r.want.Labels)
+	for key, value := range r.want.Labels {
+		cluster.Put(&c.Labels, key, value)
 	}
 	i := slices.IndexFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhookName })
 	if i < 0 {
@@ -309,10 +305,7 @@ func (r *Registrar) selectNamespaces(c *admissionregistrationv1.MutatingWebhookC
 	}
 	if want != nil {
 		keep = append(keep, *want)
-		if c.Annotations == nil {
-			c.Annotations = map[string]string{}
-		}
-		c.Annotations[namespacesAnnotation] = expression(want)
+		cluster.Put(&c.Annotations, namespacesAnnotation, expression(want))
 	} else {
 		delete(c.Annotations, namespacesAnnotation)
 	}

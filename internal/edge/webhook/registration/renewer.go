@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // SecretName is the name of the Secret that stores podfit's own certificates. Upstream's certificate script uses the same name.
@@ -142,14 +144,11 @@ func (r *CertificateRenewer) write(ctx context.Context, secret *corev1.Secret, c
 	} else {
 		secret = secret.DeepCopy()
 	}
-	if secret.Data == nil {
-		secret.Data = map[string][]byte{}
-	}
 	for name, value := range entries {
 		if value == nil {
 			delete(secret.Data, name)
 		} else {
-			secret.Data[name] = value
+			cluster.Put(&secret.Data, name, value)
 		}
 	}
 	if create {
