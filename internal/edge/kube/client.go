@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -97,8 +98,11 @@ func (c Config) rules() *clientcmd.ClientConfigLoadingRules {
 	return rules
 }
 
+// isOfPod reports whether a Config selects the cluster that this process runs in.
+func (c Config) isOfPod() bool { return c.Kubeconfig == "" && c.Context == "" && InCluster() }
+
 func (c Config) load() (*rest.Config, error) {
-	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
+	if c.isOfPod() {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("find the cluster that this pod runs in: %w", err)
@@ -198,16 +202,12 @@ func NewClients(c Config) (*Clients, error) {
 
 // account names the context and the user that a Config selects, "" if it has no kubeconfig.
 func (c Config) account() string {
-	if c.Kubeconfig == "" && c.Context == "" && InCluster() {
+	name, selected := c.selected()
+	if name == "" {
 		return ""
 	}
-	config, err := c.rules().Load()
-	if err != nil {
-		return ""
-	}
-	name := cmp.Or(c.Context, config.CurrentContext)
 	var parts []string
-	if selected := config.Contexts[name]; selected != nil {
+	if selected != nil {
 		parts = append(parts, "context "+name)
 		if selected.AuthInfo != "" {
 			parts = append(parts, "user "+selected.AuthInfo)
@@ -217,6 +217,19 @@ func (c Config) account() string {
 		parts = append(parts, "as "+c.As)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// selected returns the name of the context that a Config selects, "" if it has no kubeconfig, and the context itself, nil if it cannot be read.
+func (c Config) selected() (string, *clientcmdapi.Context) {
+	if c.isOfPod() {
+		return "", nil
+	}
+	config, err := c.rules().Load()
+	if err != nil {
+		return c.Context, nil
+	}
+	name := cmp.Or(c.Context, config.CurrentContext)
+	return name, config.Contexts[name]
 }
 
 // ClientsFor returns clients with a given configuration.

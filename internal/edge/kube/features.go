@@ -5,9 +5,10 @@ package kube
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,8 +22,9 @@ import (
 const (
 	// resizePreemptionGate is the feature gate of KEP-5836: the scheduler preempts pods of a lower priority for deferred resizes.
 	resizePreemptionGate = "InPlacePodVerticalScalingSchedulerPreemption"
-	// maxServerMetrics limits how many bytes of the metrics of an API server are read.
+	// maxServerMetrics limits how many bytes of the metrics of an API server are read, and maxServerLine the length of a line.
 	maxServerMetrics = 256 << 20
+	maxServerLine    = 16 << 20
 )
 
 // resizePreemptionSince is the version of Kubernetes with the first implementation of the gate.
@@ -61,23 +63,15 @@ func (c *Clients) ResizePreemption(ctx context.Context) (bool, error) {
 
 // featureEnabled finds the value of a feature gate in the text format of Prometheus.
 func featureEnabled(metrics io.Reader, gate string) (bool, error) {
-	prefix := fmt.Sprintf("kubernetes_feature_enabled{name=%q,", gate)
-	lines := bufio.NewReader(metrics)
-	for {
-		line, long, err := lines.ReadLine()
-		switch {
-		case errors.Is(err, io.EOF):
-			return false, fmt.Errorf("there is no metric kubernetes_feature_enabled for %s", gate)
-		case err != nil:
-			return false, err
-		}
-		if text := string(line); strings.HasPrefix(text, prefix) {
-			return strings.HasSuffix(text, " 1"), nil
-		}
-		for long && err == nil {
-			_, long, err = lines.ReadLine()
+	prefix := fmt.Appendf(nil, "kubernetes_feature_enabled{name=%q,", gate)
+	lines := bufio.NewScanner(metrics)
+	lines.Buffer(nil, maxServerLine)
+	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), prefix) {
+			return bytes.HasSuffix(lines.Bytes(), []byte(" 1")), nil
 		}
 	}
+	return false, cmp.Or(lines.Err(), fmt.Errorf("there is no metric kubernetes_feature_enabled for %s", gate))
 }
 
 // A Right is a permission in all namespaces, such as that to create pods.

@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	v1 "podfit.dev/podfit/api/v1"
@@ -73,17 +74,12 @@ func Explained(err error) error {
 		return errors.New("the certificate of the server has an unknown authority; check certificate-authority in the kubeconfig")
 	case errors.As(err, &name):
 		return fmt.Errorf("the host name %s cannot be resolved; check server in the kubeconfig, and your network", name.Name)
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), utilnet.IsTimeout(err):
 		return errors.New("no response in time; check your network or VPN, and server in the kubeconfig")
 	case isUnreachable(err):
 		return fmt.Errorf("no connection (%w); check that the API server runs, and server in the kubeconfig", lastCause(err))
 	}
 	return err
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // lastCause returns the innermost error, for example "connection refused" without the URL of the request.
@@ -109,19 +105,6 @@ func (c *Clients) Reach(ctx context.Context, namespace string) error {
 // ClusterName returns the name of the context in the kubeconfig, or else the host of the API server.
 func (c Config) ClusterName(clients *Clients) string {
 	host := strings.TrimPrefix(strings.TrimPrefix(clients.Config.Host, "https://"), "http://")
-	return cmp.Or(c.context(), strings.TrimSuffix(host, "/"))
-}
-
-func (c Config) context() string {
-	if c.Context != "" {
-		return c.Context
-	}
-	if c.Kubeconfig == "" && InCluster() {
-		return ""
-	}
-	loaded, err := c.rules().Load()
-	if err != nil {
-		return ""
-	}
-	return loaded.CurrentContext
+	name, _ := c.selected()
+	return cmp.Or(name, strings.TrimSuffix(host, "/"))
 }

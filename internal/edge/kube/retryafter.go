@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // maxRetryAfter bounds how long requests are held back after a response with Retry-After.
@@ -64,7 +66,7 @@ func retryAfterOf(r *http.Response) time.Duration {
 	}
 	text := r.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+		return boundedSeconds(seconds)
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return min(max(time.Until(at), 0), maxRetryAfter)
@@ -72,14 +74,14 @@ func retryAfterOf(r *http.Response) time.Duration {
 	return 0
 }
 
+func boundedSeconds(n int) time.Duration {
+	return time.Duration(min(max(n, 0), int(maxRetryAfter/time.Second))) * time.Second
+}
+
 // RetryAfter returns the delay after which the API server allows another attempt at a refused action, or 0.
 func RetryAfter(err error) time.Duration {
-	details := statusOf(err).Details
-	if details == nil {
-		return 0
-	}
-	seconds := int(details.RetryAfterSeconds)
-	return time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return boundedSeconds(seconds)
 }
 
 // A Throttle holds requests back after the API server has answered one of them with status 429 or 503 and Retry-After, until that time, or for

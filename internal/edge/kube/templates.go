@@ -11,9 +11,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/ptr"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -37,13 +37,13 @@ func (t *Template) Container(name string) *cluster.Container {
 func (c *Clients) Templates(ctx context.Context, namespace string) (found []Template, failed map[string]error) {
 	failed = map[string]error{}
 	apps := c.Core.AppsV1()
-	for resource, list := range map[string]lister{
-		"deployments":  listerOf(apps.Deployments(namespace).List),
-		"statefulsets": listerOf(apps.StatefulSets(namespace).List),
-		"daemonsets":   listerOf(apps.DaemonSets(namespace).List),
-		"cronjobs":     listerOf(c.Core.BatchV1().CronJobs(namespace).List),
+	for resource, page := range map[string]pager.ListPageFunc{
+		"deployments":  pageOf(apps.Deployments(namespace).List),
+		"statefulsets": pageOf(apps.StatefulSets(namespace).List),
+		"daemonsets":   pageOf(apps.DaemonSets(namespace).List),
+		"cronjobs":     pageOf(c.Core.BatchV1().CronJobs(namespace).List),
 	} {
-		err := list(ctx, func(x runtime.Object) error {
+		err := pager.New(page).EachListItem(ctx, metav1.ListOptions{Limit: PageSize}, func(x runtime.Object) error {
 			found = append(found, templateOf(x))
 			return nil
 		})
@@ -55,16 +55,8 @@ func (c *Clients) Templates(ctx context.Context, namespace string) (found []Temp
 	return found, failed
 }
 
-// A lister calls each for the workloads of a kind.
-type lister func(ctx context.Context, each func(runtime.Object) error) error
-
-func listerOf[L interface {
-	metav1.ListInterface
-	runtime.Object
-}](list func(context.Context, metav1.ListOptions) (L, error)) lister {
-	return func(ctx context.Context, each func(runtime.Object) error) error {
-		return EachPage(ctx, metav1.ListOptions{Limit: PageSize}, list, func(page L) error { return meta.EachListItem(page, each) })
-	}
+func pageOf[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pager.ListPageFunc {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
 func templateOf(o runtime.Object) Template {
