@@ -4,14 +4,13 @@
 package kube
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -42,6 +41,7 @@ type List[T any, P object[T]] struct {
 type object[T any] interface {
 	*T
 	runtime.Object
+	metav1.Object
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -59,12 +59,6 @@ type RawObjectList = List[RawObject, *RawObject]
 // AutoscalerList is a list of VPAs whose decoding never fails.
 type AutoscalerList = List[AutoscalerObject, *AutoscalerObject]
 
-// Objects lists and watches the objects of a kind in a namespace; "" means all namespaces.
-type Objects[T any, P object[T]] struct {
-	client              rest.Interface
-	resource, namespace string
-}
-
 // rawScheme has kinds of podfit.dev/v1alpha1 with RawObject as their type.
 func rawScheme(gv schema.GroupVersion) *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -77,24 +71,15 @@ func rawScheme(gv schema.GroupVersion) *runtime.Scheme {
 }
 
 // RawObjectsIn returns a client of SizingProfiles or UpdateStates in a namespace; "" means all namespaces.
-func (c *Clients) RawObjectsIn(resource, namespace string) *Objects[RawObject, *RawObject] {
-	return &Objects[RawObject, *RawObject]{c.raw, resource, namespace}
+func (c *Clients) RawObjectsIn(resource, namespace string) *gentype.ClientWithList[*RawObject, *RawObjectList] {
+	return objectsIn[RawObject](c.raw, resource, namespace)
 }
 
 // AutoscalersIn returns a client of the autoscalers in a namespace; "" means all namespaces.
-func (c *Clients) AutoscalersIn(namespace string) *Objects[AutoscalerObject, *AutoscalerObject] {
-	return &Objects[AutoscalerObject, *AutoscalerObject]{c.Autoscalers, v1.ResourceAutoscalers, namespace}
+func (c *Clients) AutoscalersIn(namespace string) *gentype.ClientWithList[*AutoscalerObject, *AutoscalerList] {
+	return objectsIn[AutoscalerObject](c.Autoscalers, v1.ResourceAutoscalers, namespace)
 }
 
-// List returns one page.
-func (r *Objects[T, P]) List(ctx context.Context, o metav1.ListOptions) (*List[T, P], error) {
-	list := new(List[T, P])
-	err := r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Into(list)
-	return list, err
-}
-
-// Watch opens a watch.
-func (r *Objects[T, P]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.Watch = true
-	return r.client.Get().Namespace(r.namespace).Resource(r.resource).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+func objectsIn[T any, P object[T]](client rest.Interface, resource, namespace string) *gentype.ClientWithList[P, *List[T, P]] {
+	return gentype.NewClientWithList(resource, client, metav1.ParameterCodec, namespace, func() P { return new(T) }, func() *List[T, P] { return new(List[T, P]) })
 }

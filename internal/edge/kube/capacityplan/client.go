@@ -46,18 +46,14 @@ func (c *Client) Read(ctx context.Context) (*v1alpha1.CapacityPlan, error) {
 
 // decode decodes the metadata first, so that an object whose other parts are not valid can be replaced.
 func decode(raw []byte) (*v1alpha1.CapacityPlan, error) {
-	var parts struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Spec     json.RawMessage   `json:"spec"`
-		Status   json.RawMessage   `json:"status"`
-	}
+	var parts kube.RawObject
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return nil, fmt.Errorf("decode the capacity plan: %w", err)
 	}
-	if parts.Metadata.Name == "" || parts.Metadata.ResourceVersion == "" {
+	if parts.Name == "" || parts.ResourceVersion == "" {
 		return nil, errors.New("decode the capacity plan: the answer is no CapacityPlan") // such as one of a proxy, which must not count as an empty plan
 	}
-	out := &v1alpha1.CapacityPlan{ObjectMeta: parts.Metadata}
+	out := &v1alpha1.CapacityPlan{ObjectMeta: parts.ObjectMeta}
 	if len(raw) > tooLarge {
 		return out, fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrInvalid, len(raw), tooLarge)
 	}
