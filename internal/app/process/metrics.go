@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"golang.org/x/sync/errgroup"
 	clientmetrics "k8s.io/client-go/tools/metrics"
+	"k8s.io/client-go/util/workqueue"
 
 	"podfit.dev/podfit/internal/edge/kube/feed"
 )
@@ -110,15 +110,7 @@ func Try(log *slog.Logger, h *Health, object string, do func() error) error {
 
 // Each calls do for each item, at most limit of them at the same time, and waits until all calls have returned.
 func Each[T any](limit int, items []T, do func(T)) {
-	var workers errgroup.Group
-	workers.SetLimit(limit)
-	for _, item := range items {
-		workers.Go(func() error {
-			do(item)
-			return nil
-		})
-	}
-	_ = workers.Wait() // no worker returns an error
+	workqueue.ParallelizeUntil(context.Background(), limit, len(items), func(i int) { do(items[i]) })
 }
 
 // Skipped logs that an object was skipped because of a panic, and counts it unless h is nil. stack is the stack at the panic.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -71,15 +71,8 @@ func (c *Cache) Discover(ctx context.Context) (bool, error) {
 func (c *Cache) Read(ctx context.Context) {
 	due, _ := c.due(time.Now())
 	read := c.reader()
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for _, of := range due {
-		g.Go(func() error {
-			c.refreshScale(ctx, of, read)
-			return nil
-		})
-	}
-	_ = g.Wait() // failures are in the entries
+	all := context.WithoutCancel(ctx)                                                                    // none stays busy
+	workqueue.ParallelizeUntil(all, atOnce, len(due), func(i int) { c.refreshScale(ctx, due[i], read) }) // failures are in the entries
 }
 
 // discoverer returns the client of discovery. The assertion is true for every client of client-go; with it, modules with an older client-go

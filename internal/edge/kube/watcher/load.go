@@ -7,7 +7,7 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube/projection"
@@ -27,15 +27,8 @@ type Unread struct {
 // which they are listed. Start must not be called on the same World.
 func (w *World) Load(ctx context.Context) []Unread {
 	failed := make([]error, len(w.feeds))
-	var g errgroup.Group
-	g.SetLimit(maxLists)
-	for i, f := range w.feeds {
-		g.Go(func() error {
-			failed[i] = f.Load(ctx)
-			return nil
-		})
-	}
-	_ = g.Wait()
+	all := context.WithoutCancel(ctx) // each feed has a result
+	workqueue.ParallelizeUntil(all, maxLists, len(w.feeds), func(i int) { failed[i] = w.feeds[i].Load(ctx) })
 	var out []Unread
 	for i, f := range w.feeds {
 		if failed[i] != nil {
