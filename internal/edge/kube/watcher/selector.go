@@ -5,7 +5,6 @@ package watcher
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,72 +15,56 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// A selectorHolder has the fields of controllers that select their pods.
-type selectorHolder struct {
-	Spec struct {
-		Selector    json.RawMessage `json:"selector"`
-		JobTemplate struct {
-			Spec struct {
-				Template struct {
-					Metadata metav1.ObjectMeta `json:"metadata"`
-				} `json:"template"`
-			} `json:"spec"`
-		} `json:"jobTemplate"`
-	} `json:"spec"`
-}
-
 // Selector reads the pod selector of a controller from the API server. It is for deleted pods of which only the labels are
 // known. For a controller without a selector, or of a kind that is not built in, the selector selects nothing.
 func (w *World) Selector(ctx context.Context, c cluster.Workload) (labels.Selector, error) {
 	if !projection.KindOf(c).IsWellKnown() {
 		return labels.Nothing(), nil
 	}
-	at := projection.ResourceOfWellKnown(c.Kind)
-	path := []string{"/apis", at.Group, at.Version}
-	if at.Group == "" {
-		path = []string{"/api", at.Version}
-	}
-	raw, err := w.clients.Core.CoreV1().RESTClient().Get().AbsPath(path...).Namespace(c.Namespace).Resource(at.Resource).Name(c.Name).
-		SetHeader("Accept", "application/json").Do(ctx).Raw()
+	read, err := w.readSelector(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of %s: %w", c, kube.Refused(err))
 	}
-	s, err := parseSelector(c.Kind, raw)
+	selector, err := metav1.LabelSelectorAsSelector(read)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of %s: %w", c, err)
 	}
-	return s, nil
+	return selector, nil
 }
 
-// parseSelector returns the pod selector of a controller in JSON.
-func parseSelector(kind string, object []byte) (labels.Selector, error) {
-	var o selectorHolder
-	if err := json.Unmarshal(object, &o); err != nil {
-		return nil, err
+// readSelector reads the field of a controller that selects its pods.
+func (w *World) readSelector(ctx context.Context, c cluster.Workload) (*metav1.LabelSelector, error) {
+	apps := w.clients.Core.AppsV1()
+	batch := w.clients.Core.BatchV1()
+	var o metav1.GetOptions
+	switch c.Kind {
+	case "ReplicaSet":
+		x, err := apps.ReplicaSets(c.Namespace).Get(ctx, c.Name, o)
+		return x.Spec.Selector, err
+	case "StatefulSet":
+		x, err := apps.StatefulSets(c.Namespace).Get(ctx, c.Name, o)
+		return x.Spec.Selector, err
+	case "DaemonSet":
+		x, err := apps.DaemonSets(c.Namespace).Get(ctx, c.Name, o)
+		return x.Spec.Selector, err
+	case "ReplicationController":
+		x, err := w.clients.Core.CoreV1().ReplicationControllers(c.Namespace).Get(ctx, c.Name, o)
+		return exactly(x.Spec.Selector), err
+	case "Job":
+		x, err := batch.Jobs(c.Namespace).Get(ctx, c.Name, o)
+		return x.Spec.Selector, err
+	case "CronJob":
+		x, err := batch.CronJobs(c.Namespace).Get(ctx, c.Name, o)
+		return exactly(x.Spec.JobTemplate.Spec.Template.Labels), err
 	}
-	switch {
-	case kind == "CronJob":
-		return exactly(o.Spec.JobTemplate.Spec.Template.Metadata.Labels), nil
-	case len(o.Spec.Selector) == 0:
-		return labels.Nothing(), nil
-	case kind == "ReplicationController":
-		var m map[string]string
-		if err := json.Unmarshal(o.Spec.Selector, &m); err != nil {
-			return nil, err
-		}
-		return exactly(m), nil
-	}
-	var s metav1.LabelSelector
-	if err := json.Unmarshal(o.Spec.Selector, &s); err != nil {
-		return nil, err
-	}
-	return metav1.LabelSelectorAsSelector(&s)
+	x, err := apps.Deployments(c.Namespace).Get(ctx, c.Name, o)
+	return x.Spec.Selector, err
 }
 
 // exactly selects objects with all of the labels, and nothing if there are no labels.
-func exactly(m map[string]string) labels.Selector {
+func exactly(m map[string]string) *metav1.LabelSelector {
 	if len(m) == 0 {
-		return labels.Nothing()
+		return nil
 	}
-	return labels.SelectorFromSet(m)
+	return &metav1.LabelSelector{MatchLabels: m}
 }
