@@ -12,6 +12,7 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -33,13 +34,6 @@ type autoscalerSet struct {
 
 	throttle         kube.Throttle // of the writes of statuses
 	generationPruned atomic.Bool   // the CRD has no field status.observedGeneration, according to the last status write
-}
-
-func (s *autoscalerSet) start(b *base) {
-	s.base = b
-	s.autoscalers = store[*autoscalerEntry]{mu: &b.mu, changed: s.autoscalerChanged}
-	s.candidates = newIndex(func(a *cluster.Autoscaler) cluster.Workload { return a.Target }, (*cluster.Autoscaler).CompareAge)
-	s.targetKinds = make(map[projection.GroupKind]int)
 }
 
 func projectAutoscaler(o *kube.AutoscalerObject) *autoscalerEntry {
@@ -74,11 +68,10 @@ func (w *World) addAutoscalers() {
 	if w.o.VPAsOptional {
 		lostWithout = "the policies and recommendations of VPAs"
 	}
-	s := typed(AutoscalersFeed, w.clients.AutoscalersIn(w.o.Namespace), projectAutoscaler)
-	s.FieldSelector = w.namespaces()
-	s.LostWithout = lostWithout
-	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
-	addFeed(w.base, s, &w.autoscalers)
+	addFeed(w.base, feed.Config{
+		Name: AutoscalersFeed, FieldSelector: w.namespaces(), LostWithout: lostWithout,
+		Remedy: "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -",
+	}, w.clients.AutoscalersIn(w.o.Namespace), typed(projectAutoscaler), &w.autoscalers)
 }
 
 // autoscalerChanged updates the index by target and the number of autoscalers by kind of target. The mutex is held.

@@ -26,13 +26,12 @@ type constraints struct {
 	budgetFeed *feed.Feed // nil if they are not watched
 }
 
-func (c *constraints) start(b *base) {
-	c.base = b
-	c.limits = make(map[string]cluster.LimitRange)
-	c.quotaSets = make(map[string]*cluster.Quotas)
-	c.limitItems = store[[]projection.LimitItem]{mu: &b.mu, changed: func(key cluster.Key, _, _ *[]projection.LimitItem) { delete(c.limits, key.Namespace) }}
-	c.quotas = store[cluster.Quota]{mu: &b.mu, changed: func(key cluster.Key, _, _ *cluster.Quota) { delete(c.quotaSets, key.Namespace) }}
-	c.budgets = store[cluster.DisruptionBudget]{mu: &b.mu}
+func (c *constraints) limitsChanged(key cluster.Key, _, _ *[]projection.LimitItem) {
+	delete(c.limits, key.Namespace)
+}
+
+func (c *constraints) quotasChanged(key cluster.Key, _, _ *cluster.Quota) {
+	delete(c.quotaSets, key.Namespace)
 }
 
 // Limits returns the combined constraints of the limit ranges of a namespace.
@@ -45,7 +44,7 @@ func (c *constraints) Limits(namespace string) cluster.LimitRange {
 	merged, ok := c.limits[namespace]
 	if !ok {
 		merged = projection.MergeLimits(c.limitItems.at[namespace])
-		c.limits[namespace] = merged
+		cluster.Put(&c.limits, namespace, merged)
 	}
 	return merged
 }
@@ -74,7 +73,7 @@ func (c *constraints) Quotas(namespace string) *cluster.Quotas {
 	} else {
 		known = projection.MergeQuotas(slices.Collect(maps.Values(of)))
 	}
-	c.quotaSets[namespace] = known
+	cluster.Put(&c.quotaSets, namespace, known)
 	return known
 }
 

@@ -12,6 +12,7 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 )
 
 // A heldSize is the part of an UpdateState that the admission controller needs: a size that was reverted.
@@ -22,13 +23,11 @@ type heldSize struct {
 
 // addHeld watches UpdateStates for reverted sizes. Nothing waits for them: without them, new pods get the recommendation.
 func (w *World) addHeld() {
-	s := typed(v1alpha1.ResourceUpdateStates, w.clients.RawObjectsIn(v1alpha1.ResourceUpdateStates, w.o.Namespace), heldSizeOf)
-	s.FieldSelector = w.namespaces()
-	s.LostWithout = "which recommendations were reverted after a canary"
-	s.Remedy = "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -"
-	s.NonBlocking = true
-	s.Optional = true
-	addFeed(w.base, s, &w.helds)
+	addFeed(w.base, feed.Config{
+		Name: v1alpha1.ResourceUpdateStates, FieldSelector: w.namespaces(), NonBlocking: true, Optional: true,
+		LostWithout: "which recommendations were reverted after a canary",
+		Remedy:      "install the CRDs: podfit crds | kubectl apply --server-side --force-conflicts -f -",
+	}, w.clients.RawObjectsIn(v1alpha1.ResourceUpdateStates, w.o.Namespace), typed(heldSizeOf), &w.helds)
 }
 
 // heldSizeOf returns the reverted size in an object. An object that cannot be decoded has none.
@@ -48,7 +47,7 @@ func (r *changeRules) indexHeld(_ cluster.Key, before, now *heldSize) {
 		delete(r.heldOf, before.workload)
 	}
 	if now != nil && now.state.Phase == rollout.Held {
-		r.heldOf[now.workload] = now.state
+		cluster.Put(&r.heldOf, now.workload, now.state)
 	}
 }
 

@@ -24,21 +24,14 @@ type horizontalSet struct {
 	horizontalOf   index[cluster.HorizontalAutoscaler] // those that depend on requests, by target
 }
 
-func (s *horizontalSet) start(b *base) {
-	s.base = b
-	s.horizontal = store[*cluster.HorizontalAutoscaler]{mu: &b.mu, changed: s.indexHorizontal}
-	s.horizontalOf = newIndex(func(h *cluster.HorizontalAutoscaler) cluster.Workload { return h.Target }, compareHorizontals)
-}
-
 // addHorizontal watches HorizontalPodAutoscalers. Decisions about pods wait until they are up to date, because an HPA that is not known
 // would react to a change of a request.
 func (w *World) addHorizontal() {
-	c := w.clients.Core.AutoscalingV2().HorizontalPodAutoscalers(w.o.Namespace)
-	s := typed(HorizontalFeed, c, projection.HorizontalAutoscaler)
-	s.FieldSelector = w.namespaces()
-	s.LostWithout = "by which requests HorizontalPodAutoscalers scale, and changes these requests as well"
-	s.Remedy = "upgrade to Kubernetes 1.23 or later, which serves autoscaling/v2, or set --hpa=ignore"
-	w.horizontalFeed = addFeed(w.base, s, &w.horizontal)
+	w.horizontalFeed = addFeed(w.base, feed.Config{
+		Name: HorizontalFeed, FieldSelector: w.namespaces(),
+		LostWithout: "by which requests HorizontalPodAutoscalers scale, and changes these requests as well",
+		Remedy:      "upgrade to Kubernetes 1.23 or later, which serves autoscaling/v2, or set --hpa=ignore",
+	}, w.clients.Core.AutoscalingV2().HorizontalPodAutoscalers(w.o.Namespace), typed(projection.HorizontalAutoscaler), &w.horizontal)
 }
 
 func compareHorizontals(a, b *cluster.HorizontalAutoscaler) int { return a.Compare(b.Key) }

@@ -22,8 +22,7 @@ func TestIndex_randomChanges_firstIsTheGoverningVPA(t *testing.T) {
 
 func firstIsTheGoverningVPA(t *testing.T, startupBoost bool) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	var set autoscalerSet
-	set.start(&base{o: Options{Boosts: startupBoost}})
+	set := &NewWorld(clientsOf(kubetest.NewFakeAPI(t)), Options{Boosts: startupBoost}).autoscalerSet
 	c := &set.candidates
 	reference := map[cluster.Key]*cluster.Autoscaler{}
 	targets := []cluster.Workload{web, {Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}}

@@ -39,11 +39,6 @@ type nodeSet struct {
 	denied        map[string]bool // resources that podfit has no right to read; logged once
 }
 
-func (s *nodeSet) start(b *base) {
-	s.base = b
-	s.nodes = store[cluster.Node]{mu: &b.mu, changed: s.nodeChanged}
-}
-
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
 func (s *nodeSet) nodeChanged(_ cluster.Key, before, now *cluster.Node) {
 	if before == nil || now == nil || before.Allocatable != now.Allocatable {

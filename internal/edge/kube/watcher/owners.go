@@ -27,17 +27,6 @@ type ownership struct {
 	waiting waitSlots                // reviews that wait for an owner
 }
 
-func (o *ownership) start(b *base) {
-	o.base = b
-	o.scales = scale.NewCache(b.clients, b.log)
-	o.owners = owners{
-		known:  make(map[projection.GroupKind]*store[projection.ControllerState]),
-		other:  o.scales,
-		synced: func(projection.GroupKind) bool { return false },
-	}
-	o.surging = make(map[cluster.Key]struct{})
-}
-
 // Discovered reports whether discovery has been attempted once, with or without success.
 func (o *ownership) Discovered() bool { return o.scales.Discovered() }
 

@@ -24,12 +24,6 @@ type podSet struct {
 	evictions store[[]usage.OOM]
 }
 
-func (s *podSet) start(b *base) {
-	s.base = b
-	s.pods = store[*cluster.Pod]{mu: &b.mu, changed: s.podChanged}
-	s.evictions = store[[]usage.OOM]{mu: &b.mu}
-}
-
 // podChanged counts OOM kills, and copies the topmost controller of a pod to its next version. The mutex is held.
 func (s *podSet) podChanged(key cluster.Key, before, now **cluster.Pod) {
 	had := ptr.Deref(before, nil)

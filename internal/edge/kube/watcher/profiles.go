@@ -23,22 +23,17 @@ type profileSet struct {
 	profileFeed *feed.Feed // nil if they are not watched
 }
 
-func (s *profileSet) start(b *base) {
-	s.base = b
-	s.profiles = store[projection.Profile]{mu: &b.mu}
-}
-
 // addProfiles watches SizingProfiles: their names, which are used for warnings, and their rules. Startup does not wait for the
 // first list. With Options.Rules, which the updater sets, no pod is changed before the first list: all pods of a workload would be changed
 // although its profile requires a canary.
 func (w *World) addProfiles() {
-	s := typed(v1alpha1.ResourceSizingProfiles, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), func(o *kube.RawObject) projection.Profile { return projection.ProfileOf(o.Name, o.Spec) })
-	s.LostWithout = "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary, runtime guards, " +
-		"rules for limits or learnt startup boosts"
-	s.Remedy = "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -"
-	s.NonBlocking = !w.o.Rules
-	s.Optional = true
-	w.profileFeed = addFeed(w.base, s, &w.profiles)
+	project := func(o *kube.RawObject) projection.Profile { return projection.ProfileOf(o.Name, o.Spec) }
+	w.profileFeed = addFeed(w.base, feed.Config{
+		Name: v1alpha1.ResourceSizingProfiles, NonBlocking: !w.o.Rules, Optional: true,
+		LostWithout: "the names of SizingProfiles in warnings about misspelled recommender names, and which of them have a canary, runtime guards, " +
+			"rules for limits or learnt startup boosts",
+		Remedy: "if you want SizingProfiles, podfit crds | kubectl apply --server-side --force-conflicts -f -",
+	}, w.clients.RawObjectsIn(v1alpha1.ResourceSizingProfiles, ""), typed(project), &w.profiles)
 }
 
 // ProfileNames returns the sorted names of all SizingProfiles, and whether they are known. They are known to be none if the cluster

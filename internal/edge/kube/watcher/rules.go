@@ -6,11 +6,12 @@ package watcher
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rollout"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
@@ -24,31 +25,21 @@ type changeRules struct {
 	heldOf  map[cluster.Workload]rollout.State
 }
 
-func (r *changeRules) start(b *base) {
-	r.base = b
-	r.rules = store[cluster.ChangeRules]{mu: &b.mu}
-	r.freezes = store[cluster.Freeze]{mu: &b.mu}
-	r.helds = store[heldSize]{mu: &b.mu, changed: r.indexHeld}
-	r.heldOf = make(map[cluster.Workload]rollout.State)
-}
-
 // addRules watches the annotations of namespaces, and the ConfigMap that freezes the cluster. Decisions about pods wait until both are up
 // to date. podfit also runs without the right to read them.
 func (w *World) addRules() {
-	c := w.clients.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	namespaces := typed("namespaces", c, func(m *metav1.PartialObjectMetadata) cluster.ChangeRules {
-		return projection.Rules(m.Annotations)
-	})
-	namespaces.FieldSelector = w.namespaceNames()
-	namespaces.LostWithout = "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow + ", or settings of its workloads"
-	addFeed(w.base, namespaces, &w.rules)
+	project := func(m *metav1.PartialObjectMetadata) cluster.ChangeRules { return projection.Rules(m.Annotations) }
+	addFeed(w.base, feed.Config{
+		Name: "namespaces", FieldSelector: w.namespaceNames(),
+		LostWithout: "whether a namespace has the annotation " + rollout.AnnotationFreeze + " or " + rollout.AnnotationWindow + ", or settings of its workloads",
+	}, w.clients.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), typed(project), &w.rules)
 	if w.o.FreezeSwitch.Name == "" {
 		return
 	}
-	s := typed("configmaps", w.clients.Core.CoreV1().ConfigMaps(w.o.FreezeSwitch.Namespace), projection.FreezeSwitch)
-	s.FieldSelector = "metadata.name=" + w.o.FreezeSwitch.Name
-	s.LostWithout = "whether the ConfigMap " + w.o.FreezeSwitch.String() + " freezes the cluster"
-	addFeed(w.base, s, &w.freezes)
+	addFeed(w.base, feed.Config{
+		Name: "configmaps", FieldSelector: "metadata.name=" + w.o.FreezeSwitch.Name,
+		LostWithout: "whether the ConfigMap " + w.o.FreezeSwitch.String() + " freezes the cluster",
+	}, w.clients.Core.CoreV1().ConfigMaps(w.o.FreezeSwitch.Namespace), typed(projection.FreezeSwitch), &w.freezes)
 }
 
 // namespaceNames returns the field selector of the namespaces that are watched.

@@ -105,7 +105,7 @@ const deploymentKind = "Deployment"
 // noteSurge keeps the index of Deployments with a surge. The mutex is held.
 func (o *ownership) noteSurge(key cluster.Key, now *projection.ControllerState) {
 	if now != nil && now.Surging {
-		o.surging[key] = struct{}{}
+		cluster.Put(&o.surging, key, struct{}{})
 		return
 	}
 	delete(o.surging, key)

@@ -34,37 +34,35 @@ func (w *World) addFeeds() {
 	for _, kind := range []string{deploymentKind, "Job", "CronJob"} { // of them, only the owner is needed
 		addController(w, kind, c.Metadata.Resource(projection.ResourceOfWellKnown(kind)).Namespace(ns))
 	}
+	namespaces := w.namespaces()
 	if w.o.Pods != NoPods {
-		s := typed("pods", core.Pods(ns), func(p *corev1.Pod) *cluster.Pod { return w.Project(p, w.in) })
-		s.FieldSelector = w.namespaces()
+		selector := namespaces
 		if w.o.Pods == LivePods {
-			s.FieldSelector = and(s.FieldSelector, "status.phase!=Succeeded,status.phase!=Failed")
+			selector = and(selector, "status.phase!=Succeeded,status.phase!=Failed")
 		}
-		addFeed(w.base, s, &w.pods)
+		project := func(p *corev1.Pod) *cluster.Pod { return w.Project(p, w.in) }
+		addFeed(w.base, feed.Config{Name: "pods", FieldSelector: selector}, core.Pods(ns), typed(project), &w.pods)
 	}
 	if w.o.Limits {
-		s := typed("limitranges", core.LimitRanges(ns), projection.LimitItems)
-		s.FieldSelector = w.namespaces()
-		addFeed(w.base, s, &w.limitItems)
+		addFeed(w.base, feed.Config{Name: "limitranges", FieldSelector: namespaces}, core.LimitRanges(ns), typed(projection.LimitItems), &w.limitItems)
 	}
 	if w.o.Quotas {
-		s := typed("resourcequotas", core.ResourceQuotas(ns), projection.Quota)
-		s.FieldSelector = w.namespaces()
-		s.LostWithout = "whether a pod still fits its ResourceQuotas with a new size"
-		s.NonBlocking = true // podfit also runs without the right to read it
-		w.quotaFeed = addFeed(w.base, s, &w.quotas)
+		w.quotaFeed = addFeed(w.base, feed.Config{
+			Name: "resourcequotas", FieldSelector: namespaces, NonBlocking: true, // podfit also runs without the right to read it
+			LostWithout: "whether a pod still fits its ResourceQuotas with a new size",
+		}, core.ResourceQuotas(ns), typed(projection.Quota), &w.quotas)
 	}
 	if w.o.HPAs {
 		w.addHorizontal()
 	}
 	if w.o.Budgets {
-		s := typed("poddisruptionbudgets", c.Core.PolicyV1().PodDisruptionBudgets(ns), func(b *policyv1.PodDisruptionBudget) cluster.DisruptionBudget {
+		project := func(b *policyv1.PodDisruptionBudget) cluster.DisruptionBudget {
 			return projection.DisruptionBudget(b, w.in)
-		})
-		s.FieldSelector = w.namespaces()
-		s.LostWithout = "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it"
-		s.NonBlocking = true
-		w.budgetFeed = addFeed(w.base, s, &w.budgets)
+		}
+		w.budgetFeed = addFeed(w.base, feed.Config{
+			Name: "poddisruptionbudgets", FieldSelector: namespaces, NonBlocking: true,
+			LostWithout: "whether only OOM-killed pods make a PodDisruptionBudget refuse an eviction, so that it deletes no pod to rescue it",
+		}, c.Core.PolicyV1().PodDisruptionBudgets(ns), typed(project), &w.budgets)
 	}
 	if w.o.Profiles {
 		w.addProfiles()
@@ -76,16 +74,16 @@ func (w *World) addFeeds() {
 		w.addRules()
 	}
 	if w.o.Evictions {
-		s := typed("events", core.Events(ns), projection.MemoryEvictions)
-		s.FieldSelector = and(w.namespaces(), "reason=Evicted")
-		s.LostWithout = "how much memory containers used before the kubelet evicted their pods for memory pressure"
-		s.NonBlocking = true
-		addFeed(w.base, s, &w.evictions)
+		addFeed(w.base, feed.Config{
+			Name: "events", FieldSelector: and(namespaces, "reason=Evicted"), NonBlocking: true,
+			LostWithout: "how much memory containers used before the kubelet evicted their pods for memory pressure",
+		}, core.Events(ns), typed(projection.MemoryEvictions), &w.evictions)
 	}
 	if w.o.Nodes {
-		s := typed("nodes", core.Nodes(), func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) })
-		s.LostWithout = "whether a pod fits on a node before it is evicted, and the size of nodes, which bounds recommendations (mostOfNode) and decides about the pods of DaemonSets"
-		addFeed(w.base, s, &w.nodes)
+		addFeed(w.base, feed.Config{
+			Name:        "nodes",
+			LostWithout: "whether a pod fits on a node before it is evicted, and the size of nodes, which bounds recommendations (mostOfNode) and decides about the pods of DaemonSets",
+		}, core.Nodes(), typed(func(n *corev1.Node) cluster.Node { return projection.Node(n, w.in) }), &w.nodes)
 	}
 }
 
@@ -111,44 +109,33 @@ func and(selectors ...string) string {
 	return strings.Join(slices.DeleteFunc(selectors, func(s string) bool { return s == "" }), ",")
 }
 
-func addFeed[T any](b *base, src feed.Source[T], to *store[T]) *feed.Feed {
-	f := feed.New(src, to, b.log)
-	b.feeds = append(b.feeds, f)
-	return f
-}
-
 // A lister is a client of one resource.
 type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func sourceOf[L runtime.Object, T any](name string, c lister[L], project func(runtime.Object) T) feed.Source[T] {
+// addFeed watches the resource of a client, and stores projections of its objects.
+func addFeed[L runtime.Object, T any](b *base, config feed.Config, c lister[L], project func(runtime.Object) T, to *store[T]) *feed.Feed {
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
-	return feed.Source[T]{Config: feed.Config{Name: name}, List: list, Watch: c.Watch, Project: project}
+	f := feed.New(feed.Source[T]{Config: config, List: list, Watch: c.Watch, Project: project}, to, b.log)
+	b.feeds = append(b.feeds, f)
+	return f
 }
 
-// typed returns the source of a client whose objects have one type.
-func typed[O any, L runtime.Object, T any, P interface {
-	*O
-	runtime.Object
-}](name string, c lister[L], project func(P) T) feed.Source[T] {
-	return sourceOf(name, c, func(o runtime.Object) T {
+// typed returns a projection for the client of a resource whose objects have one type.
+func typed[T any, P runtime.Object](project func(P) T) func(runtime.Object) T {
+	return func(o runtime.Object) (out T) {
 		if p, ok := o.(P); ok {
-			return project(p)
+			out = project(p)
 		}
-		var zero T
-		return zero
-	})
+		return out
+	}
 }
 
 func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	resource := projection.ResourceOfWellKnown(kind)
 	gk := projection.GroupKind{Group: resource.Group, Kind: kind}
-	src := sourceOf(resource.Resource, c, func(o runtime.Object) projection.ControllerState {
-		return projection.Controller(o, w.in)
-	})
-	src.FieldSelector = w.namespaces()
 	s := &store[projection.ControllerState]{mu: &w.mu, changed: func(key cluster.Key, before, now *projection.ControllerState) {
 		if kind == deploymentKind {
 			w.noteSurge(key, now)
@@ -162,7 +149,8 @@ func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 		}
 	}}
 	w.owners.known[gk] = s
-	f := addFeed(w.base, src, s)
+	project := func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
+	f := addFeed(w.base, feed.Config{Name: resource.Resource, FieldSelector: w.namespaces()}, c, project, s)
 	before := w.owners.synced
 	w.owners.synced = func(k projection.GroupKind) bool {
 		if k == gk {

@@ -21,9 +21,11 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
+	"podfit.dev/podfit/internal/edge/kube/scale"
 )
 
 // A PodScope selects the pods that are watched.
@@ -100,16 +102,35 @@ type base struct {
 // NewWorld returns an empty world. It sends no request before Start.
 func NewWorld(c *kube.Clients, o Options) *World {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	w := &World{base: &base{clients: c, o: o, log: o.Log, in: &projection.Interner{AllLabels: o.Labels},
-		urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)}}}
-	w.podSet.start(w.base)
-	w.autoscalerSet.start(w.base)
-	w.profileSet.start(w.base)
-	w.horizontalSet.start(w.base)
-	w.nodeSet.start(w.base)
-	w.constraints.start(w.base)
-	w.changeRules.start(w.base)
-	w.ownership.start(w.base)
+	b := &base{
+		clients: c, o: o, log: o.Log, in: &projection.Interner{AllLabels: o.Labels},
+		urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)},
+	}
+	mu := &b.mu
+	w := &World{base: b}
+	w.podSet = podSet{base: b, pods: store[*cluster.Pod]{mu: mu, changed: w.podChanged}, evictions: store[[]usage.OOM]{mu: mu}}
+	w.autoscalerSet = autoscalerSet{
+		base: b, autoscalers: store[*autoscalerEntry]{mu: mu, changed: w.autoscalerChanged}, targetKinds: map[projection.GroupKind]int{},
+		candidates: newIndex(func(a *cluster.Autoscaler) cluster.Workload { return a.Target }, (*cluster.Autoscaler).CompareAge),
+	}
+	w.profileSet = profileSet{base: b, profiles: store[projection.Profile]{mu: mu}}
+	w.horizontalSet = horizontalSet{
+		base: b, horizontal: store[*cluster.HorizontalAutoscaler]{mu: mu, changed: w.indexHorizontal},
+		horizontalOf: newIndex(func(h *cluster.HorizontalAutoscaler) cluster.Workload { return h.Target }, compareHorizontals),
+	}
+	w.nodeSet = nodeSet{base: b, nodes: store[cluster.Node]{mu: mu, changed: w.nodeChanged}}
+	w.constraints = constraints{
+		base: b, limitItems: store[[]projection.LimitItem]{mu: mu, changed: w.limitsChanged}, quotas: store[cluster.Quota]{mu: mu, changed: w.quotasChanged},
+		budgets: store[cluster.DisruptionBudget]{mu: mu},
+	}
+	w.changeRules = changeRules{
+		base: b, rules: store[cluster.ChangeRules]{mu: mu}, freezes: store[cluster.Freeze]{mu: mu}, helds: store[heldSize]{mu: mu, changed: w.indexHeld},
+	}
+	w.ownership = ownership{base: b, scales: scale.NewCache(b.clients, b.log)}
+	w.owners = owners{
+		known: map[projection.GroupKind]*store[projection.ControllerState]{}, other: w.scales,
+		synced: func(projection.GroupKind) bool { return false },
+	}
 	w.addFeeds()
 	return w
 }
