@@ -33,7 +33,7 @@ var components = []struct {
 	metrics func() []contract.Metric
 	own     func(prometheus.Registerer)
 }{
-	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { recommender.NewMetrics(r); recommender.RegisterExport(r) }},
+	{"recommender", contract.RecommenderFlags, contract.RecommenderMetrics, func(r prometheus.Registerer) { recommender.NewMetrics(r); recommender.NewExporter(r) }},
 	{"updater", contract.UpdaterFlags, contract.UpdaterMetrics, func(r prometheus.Registerer) { updater.NewMetrics(r) }},
 	{"admission-controller", contract.AdmissionFlags, contract.AdmissionMetrics, func(r prometheus.Registerer) { webhook.NewMetrics(r) }},
 }

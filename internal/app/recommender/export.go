@@ -15,15 +15,16 @@ import (
 // deploy/monitoring, so that boards made for it work with either.
 const exportPrefix = "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_"
 
-// An exporter serves the recommendations of VPA objects as metrics: four amounts of two resources for each container. A scrape has the
+// An Exporter serves the recommendations of VPA objects as metrics: four amounts of two resources for each container. A scrape has the
 // recommendations that were in the status of the VPA objects when the last pass began.
-type exporter struct {
+type Exporter struct {
 	descriptions [4]*prometheus.Desc // in the order of collect
 	autoscalers  atomic.Pointer[[]*cluster.Autoscaler]
 }
 
-func newExporter() *exporter {
-	e := &exporter{}
+// NewExporter registers the metrics of --export-recommendations, without series.
+func NewExporter(reg prometheus.Registerer) *Exporter {
+	e := &Exporter{}
 	labels := []string{"namespace", "verticalpodautoscaler", "target_api_version", "target_kind", "target_name", "container", "resource", "unit"}
 	for i, metric := range [4][2]string{
 		{"target", "Recommended request of a container, in cores or bytes."},
@@ -33,29 +34,27 @@ func newExporter() *exporter {
 	} {
 		e.descriptions[i] = prometheus.NewDesc(exportPrefix+metric[0], metric[1], labels, nil)
 	}
+	reg.MustRegister(e)
 	return e
 }
 
-// RegisterExport registers the metrics of --export-recommendations, without series.
-func RegisterExport(reg prometheus.Registerer) { reg.MustRegister(newExporter()) }
-
 // publish replaces the exported recommendations by those of the given autoscalers. Without autoscalers, as in a replica that does not
-// lead, there are no series. A nil exporter ignores it.
-func (e *exporter) publish(all []*cluster.Autoscaler) {
+// lead, there are no series. A nil Exporter ignores it.
+func (e *Exporter) publish(all []*cluster.Autoscaler) {
 	if e != nil {
 		e.autoscalers.Store(&all)
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (e *exporter) Describe(ch chan<- *prometheus.Desc) {
+func (e *Exporter) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range e.descriptions {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (e *exporter) Collect(ch chan<- prometheus.Metric) {
+func (e *Exporter) Collect(ch chan<- prometheus.Metric) {
 	all := e.autoscalers.Load()
 	if all == nil {
 		return
@@ -71,7 +70,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 }
 
 // collect sends the series of one container.
-func (e *exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, adv *cluster.Advice) {
+func (e *Exporter) collect(ch chan<- prometheus.Metric, a *cluster.Autoscaler, adv *cluster.Advice) {
 	for i, amounts := range [...]cluster.Resources{adv.Target, adv.Lower, adv.Upper, adv.Uncapped} {
 		for _, res := range cluster.All {
 			v, ok := amounts.Get(res)

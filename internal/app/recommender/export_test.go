@@ -47,8 +47,8 @@ type stateMetrics struct {
 }
 
 // exporterOfWeb returns an exporter with the recommendation of one container.
-func exporterOfWeb() *exporter {
-	e := newExporter()
+func exporterOfWeb() *Exporter {
+	e := NewExporter(prometheus.NewRegistry())
 	e.publish([]*cluster.Autoscaler{{
 		Key: cluster.Key{Namespace: "shop", Name: "web"}, APIVersion: "apps/v1",
 		Target: cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "front"},
@@ -82,7 +82,7 @@ func TestExporter_recommendation_hasTheSeriesOfKubeStateMetrics(t *testing.T) {
 
 // A status can be written by any client with the right to do so. Prometheus rejects a scrape with two equal series as a whole.
 func TestExporter_containerTwiceInAStatus_isExportedOnce(t *testing.T) {
-	e := newExporter()
+	e := NewExporter(prometheus.NewRegistry())
 	advice := cluster.Advice{Container: "app", Estimate: cluster.Estimate{Target: cluster.Amounts(250, 1<<20)}}
 	cpuOnly := cluster.Advice{Container: "proxy", Estimate: cluster.Estimate{Target: cluster.Resources{}.Set(cluster.CPU, 10)}}
 	e.publish([]*cluster.Autoscaler{{Key: cluster.Key{Namespace: "shop", Name: "web"}, Advice: []cluster.Advice{advice, advice, cpuOnly}}})
@@ -108,7 +108,7 @@ func TestRecommender_exportsRecommendations_whileItLeads(t *testing.T) {
 		b.autoscale("web", b.deployment("web", 1, "app"))
 		b.autoscale("other", b.deployment("other", 1, "app")).Recommender = "another"
 		d := b.dependencies()
-		d.exporter = newExporter()
+		d.exporter = NewExporter(prometheus.NewRegistry())
 		reg := registryOf(t, d.exporter)
 		r := newRecommender(b.config, d)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

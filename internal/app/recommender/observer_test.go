@@ -91,14 +91,14 @@ func TestOriginOf_eachOrigin_isNamed(t *testing.T) {
 }
 
 // Recommendations may be exported by another process than the one that makes them, so that the metrics exist without series.
-func TestRegisterExport_noRecommendations_hasMetricsWithoutSeries(t *testing.T) {
+func TestNewExporter_noRecommendations_hasMetricsWithoutSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	RegisterExport(reg)
+	NewExporter(reg)
 	families, err := reg.Gather()
 	if err != nil || len(families) != 0 {
 		t.Errorf("got %v, error %v", families, err)
 	}
-	if err := reg.Register(newExporter()); err == nil {
+	if err := reg.Register(NewExporter(prometheus.NewRegistry())); err == nil {
 		t.Error("the metrics are not registered: the same ones can be registered again")
 	}
 }

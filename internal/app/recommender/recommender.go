@@ -55,7 +55,7 @@ type dependencies struct {
 	storage  history.Storage
 	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
-	exporter *exporter            // nil: recommendations are not exported
+	exporter *Exporter            // nil: recommendations are not exported
 	observer *contention.Observer // nil: there is no Prometheus
 	kubelets *kubelets            // nil: they are not read
 	forecast *forecast.Usage      // gets the samples; nil: nobody needs them
@@ -129,8 +129,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	}
 	d := dependencies{world: world, source: source, metrics: m, health: h, log: p.Log}
 	if c.ExportAdvice {
-		d.exporter = newExporter()
-		p.Registry.MustRegister(d.exporter)
+		d.exporter = NewExporter(p.Registry)
 	}
 	if c.Storage == "prometheus" {
 		client, err := c.History.Client(m.history)
