@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"podfit.dev/podfit/internal/core/cluster"
 )
 
 // Bounds on the number of connections. A connection takes about 50 KiB. An API server uses one or two.
@@ -24,9 +26,8 @@ const (
 // been idle longest, and the connection with the oldest slow first request. So clients that only hold connections lose them, and the
 // API server, which has few connections and uses them, keeps them, even if all clients share one address.
 type connections struct {
-	mu   sync.Mutex
-	all  map[net.Conn]*connection
-	byIP map[string]int // number of connections by address
+	mu  sync.Mutex
+	all map[net.Conn]*connection
 }
 
 // A connection is what is known about an open connection.
@@ -55,30 +56,16 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 		x.idle = false
 		x.since = time.Now()
 	case state == http.StateClosed, state == http.StateHijacked:
-		c.forget(conn)
+		delete(c.all, conn)
 	}
 }
 
 func (c *connections) add(conn net.Conn) {
-	if c.all == nil {
-		c.all = make(map[net.Conn]*connection)
-		c.byIP = make(map[string]int)
-	}
 	x := &connection{ip: addressOf(conn)}
-	c.all[conn] = x
-	c.byIP[x.ip]++
+	cluster.Put(&c.all, conn, x)
 	c.makeRoom(conn)
 	x.idle = true // after makeRoom, so that makeRoom does not close it
 	x.since = time.Now()
-}
-
-func (c *connections) forget(conn net.Conn) {
-	ip := c.all[conn].ip
-	delete(c.all, conn)
-	c.byIP[ip]--
-	if c.byIP[ip] == 0 {
-		delete(c.byIP, ip)
-	}
 }
 
 func (c *connections) markReviewed(conn net.Conn) {
@@ -91,12 +78,16 @@ func (c *connections) markReviewed(conn net.Conn) {
 
 // makeRoom closes a connection if there are too many. newest is the connection that was just opened.
 func (c *connections) makeRoom(newest net.Conn) {
+	byIP := map[string]int{} // number of connections by address
+	for _, x := range c.all {
+		byIP[x.ip]++
+	}
 	from := c.all[newest].ip
-	if c.byIP[from] <= maxConnectionsPerIP {
+	if byIP[from] <= maxConnectionsPerIP {
 		if len(c.all) <= maxConnections {
 			return
 		}
-		from = c.greatest(from)
+		from = c.greatest(byIP, from)
 	}
 	pressed := len(c.all) > 2*maxConnections
 	victim := c.oldest(from, pressed)
@@ -104,18 +95,18 @@ func (c *connections) makeRoom(newest net.Conn) {
 		victim = newest
 	}
 	if victim != nil {
-		c.forget(victim)
+		delete(c.all, victim)
 		closeAbruptly(victim)
 	}
 }
 
 // greatest returns the address with the most connections. Of several such addresses it returns the one with the connection that has been
 // idle longest, so that an attacker with many addresses does not displace a client with one address; the given one if none has such a connection.
-func (c *connections) greatest(ip string) string {
+func (c *connections) greatest(byIP map[string]int, ip string) string {
 	var idleSince time.Time // of the connection of the address that has been idle longest; zero: none
 	for _, x := range c.all {
 		neverReviewed := x.idle && !x.reviewed
-		more := c.byIP[x.ip] - c.byIP[ip]
+		more := byIP[x.ip] - byIP[ip]
 		switch {
 		case more > 0:
 			ip = x.ip
