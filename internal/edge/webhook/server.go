@@ -122,7 +122,7 @@ func tlsConfig(version, ciphers string, log *slog.Logger) (*tls.Config, error) {
 // Run serves on a listener until ctx ends, and then closes the listener. It updates certificates and the webhook configuration at the
 // start and at each tick.
 func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time) error {
-	s.address.Store(new(reachable(l.Addr())))
+	s.address.Store(new(l.Addr().String())) // package net connects to this machine if it is unspecified
 	g, ctx := errgroup.WithContext(ctx)
 	updatesEnded := make(chan struct{})
 	g.Go(func() error { return s.serve(ctx, l, updatesEnded) })
@@ -132,21 +132,6 @@ func (s *Server) Run(ctx context.Context, l net.Listener, tick <-chan time.Time)
 		return nil
 	})
 	return g.Wait()
-}
-
-// reachable returns the address at which this process reaches its own listener.
-func reachable(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "::1"
-		if ip.To4() != nil {
-			host = "127.0.0.1"
-		}
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // serve serves reviews until ShutdownDelay after ctx has ended. After the last pass has ended, it deletes the webhook configuration if configured.
