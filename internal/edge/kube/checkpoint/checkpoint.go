@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -118,25 +119,15 @@ func (o *checkpointObject) target(at time.Time) cluster.Workload {
 func targetTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func checkpointAnnotations(c *usage.Checkpoint) map[string]string {
-	as := make(map[string]string, 4)
-	if len(c.Extra) > 0 {
-		as[annotationWindow] = base64.StdEncoding.EncodeToString(c.Extra)
-	}
-	if data := c.Changes.Encode(); data != nil {
-		as[annotationChanges] = base64.StdEncoding.EncodeToString(data)
-	}
-	if len(c.Runs) > 0 {
-		as[annotationRuns] = base64.StdEncoding.EncodeToString(c.Runs)
+	encoded := base64.StdEncoding.EncodeToString
+	as := map[string]string{
+		annotationWindow: encoded(c.Extra), annotationChanges: encoded(c.Changes.Encode()), annotationRuns: encoded(c.Runs),
+		annotationProfile: c.Profile, annotationNode: c.Node,
 	}
 	if w := c.Workload; !w.IsZero() {
 		as[annotationTarget] = w.Group + "/" + w.Kind + "/" + w.Name + " " + targetTime(c.Updated)
 	}
-	if c.Profile != "" {
-		as[annotationProfile] = c.Profile
-	}
-	if c.Node != "" {
-		as[annotationNode] = c.Node
-	}
+	maps.DeleteFunc(as, func(_, value string) bool { return value == "" })
 	return as
 }
 

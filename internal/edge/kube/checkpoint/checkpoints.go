@@ -144,9 +144,12 @@ func checkpointName(key Key) string {
 
 // alternateName returns the name of a checkpoint if the usual name is in use or too long.
 func alternateName(key Key) string {
-	sum := sha256.Sum256([]byte(key.Autoscaler.Name + "/" + key.Container))
+	return withHash(key.Autoscaler.Name+"-"+key.Container, key.Autoscaler.Name+"/"+key.Container)
+}
+
+// withHash returns a name with a hash of what it is the name of, shortened if necessary.
+func withHash(name, of string) string {
+	sum := sha256.Sum256([]byte(of))
 	suffix := "-" + hex.EncodeToString(sum[:5])
-	name := key.Autoscaler.Name + "-" + key.Container
-	name = strings.TrimRight(name[:min(len(name), longestName-len(suffix))], "-.")
-	return name + suffix
+	return strings.TrimRight(name[:min(len(name), longestName-len(suffix))], "-.") + suffix
 }

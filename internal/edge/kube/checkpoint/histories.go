@@ -66,46 +66,34 @@ func (h *Histories) Load(ctx context.Context) (map[cluster.Workload][]usage.Hist
 			all[w] = hs
 		}
 	}, func(*historyObject) {})
-	if h.isMissing(err) {
-		h.setUnread()
+	if h.listed(err, true) {
 		return nil, nil
-	}
-	if err == nil {
-		h.recovered()
 	}
 	return all, err
 }
 
-// isMissing reports whether a list failed because the CRD or a right is missing, which it records.
-func (h *Histories) isMissing(err error) bool {
-	missing := errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
-	if missing {
+// listed records the result of a list, of Load or another one, and reports whether it failed because the CRD or a right is missing. If Load cannot read
+// the stored histories, a missing right is logged at once, because histories may be stored; a missing CRD is logged when there is a history to store.
+func (h *Histories) listed(err error, isLoad bool) (missing bool) {
+	h.accessMu.Lock()
+	defer h.accessMu.Unlock()
+	missing = errors.Is(err, kube.ErrUnsupported) || errors.Is(err, kube.ErrForbidden)
+	switch {
+	case missing:
 		h.missing(errors.Unwrap(err)) // without the name of the request
+		h.unread = h.unread || isLoad
+		if isLoad && errors.Is(err, kube.ErrForbidden) {
+			h.logUnavailable()
+		}
+	case err == nil: // histories can be stored
+		if h.logged {
+			h.options.Log.Info("UsageHistories can be stored again")
+		}
+		h.unavailableErr = nil
+		h.unread = false
+		h.logged = false
 	}
 	return missing
-}
-
-// setUnread records that the stored histories were not read. A missing right is logged at once, because histories may be stored; a missing
-// CRD is logged when there is a history to store.
-func (h *Histories) setUnread() {
-	h.accessMu.Lock()
-	defer h.accessMu.Unlock()
-	h.unread = true
-	if errors.Is(h.unavailableErr, kube.ErrForbidden) {
-		h.logUnavailable()
-	}
-}
-
-// recovered records that the stored histories were listed, so that histories can be stored.
-func (h *Histories) recovered() {
-	h.accessMu.Lock()
-	defer h.accessMu.Unlock()
-	if h.logged {
-		h.options.Log.Info("UsageHistories can be stored again")
-	}
-	h.unavailableErr = nil
-	h.unread = false
-	h.logged = false
 }
 
 // Unread returns why the last Load has not read the stored histories: ErrUnsupported or ErrForbidden. It is nil if they were read.
@@ -137,8 +125,10 @@ func (h *Histories) Write(ctx context.Context, w cluster.Workload, hs []usage.Hi
 		return true, nil
 	}
 	if errors.Is(err, kube.ErrUnsupported) { // but not ErrForbidden: an admission plugin may forbid a single write
+		h.accessMu.Lock()
+		defer h.accessMu.Unlock()
 		h.missing(err)
-		_ = h.unavailable() // logs the remedy
+		h.logUnavailable()
 	}
 	return false, fmt.Errorf("write usage history of %s: %w", w, err)
 }
@@ -167,10 +157,8 @@ func (h *Histories) logUnavailable() {
 		slog.String("namespace", cmp.Or(h.options.Namespace, "all")), slog.String("remedy", remedy), slog.Any("error", h.unavailableErr))
 }
 
-// missing records that histories cannot be read and stored.
+// missing records that histories cannot be read and stored. The caller holds the mutex.
 func (h *Histories) missing(err error) {
-	h.accessMu.Lock()
-	defer h.accessMu.Unlock()
 	h.unavailableErr = err
 	h.forgetAll()
 }
@@ -246,11 +234,8 @@ func (h *Histories) Collect(ctx context.Context, needed Needed) (int, error) {
 		return 0, nil
 	}
 	orphans, err := h.orphans(ctx, func(w cluster.Workload) bool { return !needed.Has(w) })
-	if h.isMissing(err) {
+	if h.listed(err, false) {
 		return 0, nil
-	}
-	if err == nil {
-		h.recovered()
 	}
 	return h.collect(ctx, orphans, err)
 }

@@ -5,8 +5,6 @@ package checkpoint
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,17 +203,15 @@ func historyName(w cluster.Workload) string {
 
 // hashedHistoryName is the name of a workload's history when the first is taken, or no name.
 func hashedHistoryName(w cluster.Workload) string {
-	sum := sha256.Sum256([]byte(w.Group + "/" + w.Kind + "/" + w.Name))
-	suffix := "-" + hex.EncodeToString(sum[:5])
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
 			return r
 		}
 		return '-'
 	}, strings.ToLower(w.Kind+"-"+w.Name))
-	clean = strings.TrimRight(clean[:min(len(clean), longestName-len(suffix))], "-.")
-	if name := strings.TrimLeft(clean, "-.") + suffix; len(validation.IsDNS1123Subdomain(name)) == 0 {
+	of := w.Group + "/" + w.Kind + "/" + w.Name
+	if name := withHash(strings.TrimLeft(clean, "-."), of); len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
-	return "history" + suffix // such as of a name with two dots in a row
+	return withHash("history", of) // such as of a name with two dots in a row
 }

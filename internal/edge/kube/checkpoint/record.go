@@ -96,12 +96,6 @@ func fieldsOf(t reflect.Type) []storedField {
 	return fields
 }
 
-// amounts are the stored form of resources.
-type amounts struct {
-	CPU    *resource.Quantity `json:"cpu,omitempty"`
-	Memory *resource.Quantity `json:"memory,omitempty"`
-}
-
 // encode returns the stored form of a record.
 func encode(record any) []byte {
 	return appendRecord(nil, reflect.ValueOf(record).Elem(), false)
@@ -146,14 +140,7 @@ func (f *storedField) appendValue(b []byte, v reflect.Value, outer reflect.Type)
 		}
 		return append(value.UTC().AppendFormat(append(b, '"'), layout), '"')
 	case *cluster.Resources:
-		var stored amounts
-		if cpu, ok := value.Get(cluster.CPU); ok {
-			stored.CPU = resource.NewMilliQuantity(cpu, resource.DecimalSI)
-		}
-		if memory, ok := value.Get(cluster.Memory); ok {
-			stored.Memory = resource.NewQuantity(memory, resource.BinarySI)
-		}
-		return appendJSON(b, stored)
+		return appendJSON(b, kube.Quantities(*value))
 	case *cluster.Key:
 		return appendJSON(b, value.Name)
 	case *int64:
@@ -370,7 +357,7 @@ func (d decoder) value(f *storedField, v reflect.Value, raw json.RawMessage, out
 }
 
 func decodeAmounts(own *cluster.Resources, raw json.RawMessage) error {
-	var stored amounts
+	var stored struct{ CPU, Memory *resource.Quantity }
 	if err := json.Unmarshal(raw, &stored); err != nil {
 		return err
 	}
