@@ -104,11 +104,7 @@ func (c *PrometheusConfig) Given() (*PrometheusEndpoint, error) {
 
 // Transport returns a round tripper with the headers and the token of the flags.
 func (c *PrometheusConfig) Transport() (http.RoundTripper, error) {
-	base, err := prom.Transport(prom.Config{TokenFile: c.TokenFile})
-	if err != nil {
-		return nil, err
-	}
-	return &headers{base, c.Headers}, nil
+	return prom.Transport(prom.Config{TokenFile: c.TokenFile}, c.Headers...)
 }
 
 // Found returns the only Prometheus among the Services of the cluster, read through the API server. The error has the remedy, and is a
@@ -136,7 +132,8 @@ func (c *PrometheusConfig) Found(ctx context.Context, clients *kube.Clients) (*P
 			add = append(add, name+": "+value)
 		}
 	}
-	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: &headers{clients.HTTP.Transport, add}, Proxied: true, Headers: add}, nil
+	transport := prom.Authenticated(clients.HTTP.Transport, prom.Config{}, add...)
+	return &PrometheusEndpoint{Address: address, Name: found.Product + " " + found.Key.String(), Transport: transport, Proxied: true, Headers: add}, nil
 }
 
 func (c *PrometheusConfig) setsHeader(name string) bool {
@@ -150,18 +147,3 @@ var userInURL = regexp.MustCompile(`//[^/@]*@`)
 
 // withoutUser returns a URL without a user and password.
 func withoutUser(address string) string { return userInURL.ReplaceAllString(address, "//") }
-
-type headers struct {
-	next http.RoundTripper
-	add  []string // "Name: value"
-}
-
-// RoundTrip implements http.RoundTripper.
-func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for _, header := range h.add {
-		name, value, _ := strings.Cut(header, ":")
-		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-	}
-	return h.next.RoundTrip(r)
-}

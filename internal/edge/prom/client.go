@@ -54,8 +54,8 @@ func New(c Config) (*Client, error) {
 	return NewWithTransport(c, transport)
 }
 
-// Transport returns the HTTP transport that a configuration needs, with the credentials.
-func Transport(c Config) (http.RoundTripper, error) {
+// Transport returns the HTTP transport that a configuration needs, with the credentials. It adds headers to requests, "Name: value".
+func Transport(c Config, headers ...string) (http.RoundTripper, error) {
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return nil, fmt.Errorf("connect to Prometheus: the default HTTP transport must be an *http.Transport, got %T", http.DefaultTransport)
@@ -64,7 +64,12 @@ func Transport(c Config) (http.RoundTripper, error) {
 	if c.Insecure {
 		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // requested by flag
 	}
-	return &authenticated{next: base, config: c}, nil
+	return Authenticated(base, c, headers...), nil
+}
+
+// Authenticated returns a transport that adds headers and the credentials of a configuration to requests.
+func Authenticated(next http.RoundTripper, c Config, headers ...string) http.RoundTripper {
+	return &authenticated{next: next, config: c, headers: headers}
 }
 
 // NewWithTransport returns a client that sends requests with a transport, for example one that counts requests and passes them to
@@ -84,10 +89,11 @@ func NewWithTransport(c Config, transport http.RoundTripper) (*Client, error) {
 	return &Client{http: &http.Client{Transport: checked{transport}}, config: c}, nil
 }
 
-// authenticated adds credentials to requests. It reads the token file for each request, because tokens are rotated.
+// authenticated adds headers and credentials to requests. It reads the token file for each request, because tokens are rotated.
 type authenticated struct {
-	next   http.RoundTripper
-	config Config
+	next    http.RoundTripper
+	config  Config
+	headers []string
 }
 
 func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -99,12 +105,15 @@ func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		token = strings.TrimSpace(string(data))
 	}
+	r = r.Clone(r.Context())
+	for _, header := range a.headers {
+		name, value, _ := strings.Cut(header, ":")
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
 	switch {
 	case token != "":
-		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+token)
 	case a.config.Username != "" || a.config.Password != "":
-		r = r.Clone(r.Context())
 		r.SetBasicAuth(a.config.Username, a.config.Password)
 	}
 	return a.next.RoundTrip(r)
