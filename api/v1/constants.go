@@ -71,6 +71,3 @@ const (
 	AnnotationOffendingContainersUsage = "offending_containers_usage"
 	AnnotationStarvedResource          = "starved_resource"
 )
-
-// CheckpointVersion is the version of the checkpoint format that podfit reads and writes.
-const CheckpointVersion = "v3"

@@ -74,7 +74,10 @@ func CheckQuantities(object []byte) error {
 				return err
 			}
 		case c == '-' || c >= '0' && c <= '9':
-			end := numberEnd(object, i)
+			end := len(object)
+			if n := bytes.IndexAny(object[i:], ",}] \t\r\n"); n > 0 {
+				end = i + n
+			}
 			if err := scan.value(object[i:end]); err != nil {
 				return err
 			}
@@ -133,29 +136,7 @@ func stringAt(object []byte, i int) (text []byte, end int) {
 	return nil, len(object)
 }
 
-// numberEnd returns where the JSON number that begins at i ends.
-func numberEnd(object []byte, i int) int {
-	for i++; i < len(object) && !delimiter(object[i]); i++ {
-	}
-	return i
-}
-
 // isKey reports whether a colon follows.
 func isKey(object []byte, i int) bool {
-	for ; i < len(object); i++ {
-		switch object[i] {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return object[i] == ':'
-		}
-	}
-	return false
-}
-
-func delimiter(c byte) bool {
-	switch c {
-	case ',', '}', ']', ' ', '\t', '\r', '\n':
-		return true
-	}
-	return false
+	return bytes.HasPrefix(bytes.TrimLeft(object[i:], " \t\r\n"), []byte(":"))
 }
