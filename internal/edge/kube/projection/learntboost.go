@@ -14,7 +14,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -37,7 +36,7 @@ func learning(annotations map[string]string) cluster.BoostLearning {
 	case "false":
 	default:
 		return cluster.BoostLearning{Problem: fmt.Sprintf("annotation %s must be true or false, got %q; it has no effect",
-			v1alpha1.AnnotationLearnStartupBoost, wording.Shortened(wording.OneLine(text), maxQuoted))}
+			v1alpha1.AnnotationLearnStartupBoost, quoted(text))}
 	}
 	return out
 }

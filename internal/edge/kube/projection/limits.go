@@ -16,7 +16,6 @@ import (
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 	"podfit.dev/podfit/internal/core/cluster"
-	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -146,7 +145,7 @@ func limitRule(r cluster.Resource, text, what string) cluster.LimitRule {
 	names := cluster.Each(known, func(n *limitName) string { return n.name })
 	last := len(names) - 1
 	return cluster.LimitRule{Problem: fmt.Sprintf("%s must be %s or %s, got %q; it has no effect",
-		what, strings.Join(names[:last], ", "), names[last], wording.Shortened(wording.OneLine(text), maxQuoted))}
+		what, strings.Join(names[:last], ", "), names[last], quoted(text))}
 }
 
 // DisruptionBudget returns the projection of a PodDisruptionBudget.

@@ -17,7 +17,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/rollout"
-	"podfit.dev/podfit/internal/core/wording"
 )
 
 // A Profile is what a SizingProfile requires for changes of pods.
@@ -84,7 +83,7 @@ func profileLearning(boost *v1alpha1.StartupBoost, where string) cluster.BoostLe
 		d, err := time.ParseDuration(strings.TrimSpace(string(*text)))
 		if err != nil || d < 0 || d > cluster.MaxBoostDuration {
 			return cluster.BoostLearning{Problem: fmt.Sprintf("%smaxDuration must be between 0s and %v, got %q; no startup boost is learnt",
-				where, cluster.MaxBoostDuration, wording.Shortened(wording.OneLine(string(*text)), maxQuoted))}
+				where, cluster.MaxBoostDuration, quoted(string(*text)))}
 		}
 		out.MaxDuration = d
 	}

@@ -48,6 +48,9 @@ func Rules(annotations map[string]string) cluster.ChangeRules {
 	return out
 }
 
+// quoted returns what a message quotes of an annotation.
+func quoted(text string) string { return wording.Shortened(wording.OneLine(text), maxQuoted) }
+
 // isOn reports whether a switch is on. Every value except those that mean false switches it on, so that a misspelled value does not
 // leave it off.
 func isOn(values map[string]string, key string) bool {
@@ -82,7 +85,7 @@ func changeWindows(text string) ([]cluster.ChangeWindow, error) {
 		}
 		w, err := changeWindow(part)
 		if err != nil {
-			return nil, fmt.Errorf("window %q: %w", wording.Shortened(wording.OneLine(part), maxQuoted), err)
+			return nil, fmt.Errorf("window %q: %w", quoted(part), err)
 		}
 		out = append(out, w)
 	}
@@ -201,7 +204,7 @@ func isCanary(set bool, value, what string) (on bool, problem string) {
 	case "all", "":
 		return false, ""
 	}
-	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, wording.Shortened(wording.OneLine(value), maxQuoted))
+	return set, fmt.Sprintf("%s must be canary or all, got %q; it counts as canary", what, quoted(value))
 }
 
 // canaryDuration parses how long a canary is watched. It returns 0 and a problem if the text is invalid.
@@ -209,7 +212,7 @@ func canaryDuration(text, what string) (time.Duration, string) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || d < minCanary || d > maxCanary {
 		return 0, fmt.Sprintf("%s must be between %v and %v, got %q; it counts as %v",
-			what, minCanary, maxCanary, wording.Shortened(wording.OneLine(text), maxQuoted), rollout.DefaultWatch)
+			what, minCanary, maxCanary, quoted(text), rollout.DefaultWatch)
 	}
 	return d, ""
 }

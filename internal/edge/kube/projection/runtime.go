@@ -95,7 +95,7 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 		out.InjectCPUCount = true
 	default:
 		problems = append(problems, fmt.Sprintf("annotation %s must be %s, got %q; nothing is injected",
-			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, wording.Shortened(wording.OneLine(text), maxQuoted)))
+			v1alpha1.AnnotationInjectCPUCount, v1alpha1.InjectFromRequest, quoted(text)))
 	}
 	if text, set := annotations[v1alpha1.AnnotationInjectHeapPercent]; set {
 		percent, err := strconv.ParseFloat(text, 64)
@@ -103,7 +103,7 @@ func guards(annotations map[string]string) cluster.RuntimeGuards {
 			out.InjectHeapPercent = percent
 		} else {
 			problems = append(problems, fmt.Sprintf("annotation %s must be a number from 1 to 100, got %q; nothing is injected",
-				v1alpha1.AnnotationInjectHeapPercent, wording.Shortened(wording.OneLine(text), maxQuoted)))
+				v1alpha1.AnnotationInjectHeapPercent, quoted(text)))
 		}
 	}
 	out.Problem = strings.Join(problems, "; ")
@@ -124,7 +124,7 @@ func runtimeGuards[T ~string](list []T, what string) (out cluster.RuntimeGuards,
 		case "", v1alpha1.GuardNone:
 		default:
 			return cluster.RuntimeGuards{}, fmt.Sprintf("%s must contain only %s and %s, got %q; it has no effect",
-				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, wording.Shortened(wording.OneLine(string(text)), maxQuoted))
+				what, v1alpha1.GuardCPU, v1alpha1.GuardMemory, quoted(string(text)))
 		}
 	}
 	return out, ""
