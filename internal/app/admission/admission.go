@@ -62,7 +62,7 @@ type job struct {
 	server     *webhook.Server
 	ready      func() error // returns nil if the API server may send reviews
 	standalone bool
-	lease      statusLease
+	renew      renewal
 }
 
 // Work returns the work of the admission controller. The webhook serves immediately. Until the first lists have succeeded, it admits
@@ -96,7 +96,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	metrics.Watch(ready)
 	j := &job{
 		config: c, log: p.Log, server: server, ready: ready.Ready, standalone: standalone,
-		lease: kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName),
+		renew: kube.NewLease(clients, process.OwnNamespace(c.StatusNamespace), c.StatusName).Renew,
 	}
 	return j.run, nil
 }
@@ -135,7 +135,7 @@ func (j *job) run(ctx context.Context) error {
 	g.Go(func() error { return j.server.Run(ctx, listener, tick.C) })
 	if !j.standalone {
 		g.Go(func() error {
-			publishStatus(ctx, j.log, j.lease, j.config.StatusInterval, j.check)
+			publishStatus(ctx, j.log, j.renew, j.config.StatusInterval, j.check)
 			return nil
 		})
 	}

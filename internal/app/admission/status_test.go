@@ -40,7 +40,7 @@ func TestPublishStatus_checkFailsAndRecovers_renewsOnlyWhileItSucceeds(t *testin
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		go publishStatus(ctx, slog.New(slog.NewTextHandler(&log, nil)), lease, 10*time.Second, check)
+		go publishStatus(ctx, slog.New(slog.NewTextHandler(&log, nil)), lease.Renew, 10*time.Second, check)
 		expect := func(when string, renewals, failures, recoveries int) {
 			t.Helper()
 			synctest.Wait()
@@ -87,7 +87,7 @@ func TestPublishStatus_processStopsDuringCheck_logsNothing(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		publishStatus(ctx, slog.New(slog.NewTextHandler(&log, nil)), lease, 10*time.Second, check)
+		publishStatus(ctx, slog.New(slog.NewTextHandler(&log, nil)), lease.Renew, 10*time.Second, check)
 		if n := lease.renewals.Load(); n != 0 || log.Len() > 0 {
 			t.Errorf("%d renewals, log %q; want none and no log", n, log.String())
 		}

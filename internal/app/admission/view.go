@@ -146,13 +146,11 @@ const (
 	defaultLeaseHolder = "podfit"        // if the host has no name
 )
 
-// statusLease is the lease that shows updaters that the webhook works.
-type statusLease interface {
-	Renew(ctx context.Context, holder string, now time.Time) error
-}
+// A renewal renews the lease that shows updaters that the webhook works.
+type renewal func(ctx context.Context, holder string, now time.Time) error
 
 // publishStatus renews the status lease at each interval in which check returns nil, until ctx ends.
-func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, interval time.Duration, check func(context.Context) error) {
+func publishStatus(ctx context.Context, log *slog.Logger, renew renewal, interval time.Duration, check func(context.Context) error) {
 	holder, err := os.Hostname()
 	if err != nil {
 		holder = defaultLeaseHolder
@@ -160,7 +158,7 @@ func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, int
 	problem := "" // the last error, so that it is logged once
 	for wait := time.Duration(0); kube.Sleep(ctx, wait); {
 		wait = interval
-		err := renewStatus(ctx, lease, holder, max(interval, minRenewTimeout), check)
+		err := renewStatus(ctx, renew, holder, max(interval, minRenewTimeout), check)
 		if err == nil {
 			if problem != "" {
 				log.Info("The webhook works again; its status lease is renewed")
@@ -179,11 +177,11 @@ func publishStatus(ctx context.Context, log *slog.Logger, lease statusLease, int
 	}
 }
 
-func renewStatus(ctx context.Context, lease statusLease, holder string, timeout time.Duration, check func(context.Context) error) error {
+func renewStatus(ctx context.Context, renew renewal, holder string, timeout time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := check(ctx); err != nil {
 		return err
 	}
-	return lease.Renew(ctx, holder, time.Now())
+	return renew(ctx, holder, time.Now())
 }

@@ -117,7 +117,7 @@ func TestRun_standalone_servesButRenewsNoStatusLease(t *testing.T) {
 		}
 		checked := make(chan bool, 1)
 		lease := &countingLease{}
-		j := &job{config: &config, log: slog.New(slog.NewTextHandler(&log, nil)), server: server, standalone: standalone, lease: lease,
+		j := &job{config: &config, log: slog.New(slog.NewTextHandler(&log, nil)), server: server, standalone: standalone, renew: lease.Renew,
 			ready: func() error {
 				select {
 				case checked <- true:

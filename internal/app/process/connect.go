@@ -81,7 +81,7 @@ func (c *Common) Watched(o watcher.Options) watcher.Options {
 
 // ReadProfiles adds the SizingProfiles of the cluster to a catalog. A cluster without the CRD has none.
 func ReadProfiles(ctx context.Context, clients *kube.Clients, catalog *sizing.Catalog) error {
-	list, err := kube.Profiles{Clients: clients}.List(ctx)
+	list, err := clients.SizingProfiles(ctx)
 	if err != nil && !errors.Is(err, kube.ErrUnsupported) {
 		return err
 	}

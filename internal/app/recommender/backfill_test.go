@@ -30,14 +30,14 @@ type past interface {
 	PodLabels(context.Context, time.Time) (map[cluster.Key]prom.Labels, error)
 	HistorySince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
 	PeaksSince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error]
-	selectorReader
+	Selector(context.Context, cluster.Workload) (labels.Selector, error)
 }
 
 // from returns a recommender that reads history from Prometheus.
 func (b *bench) from(p past) *recommender {
 	b.config.Storage = "prometheus"
 	d := b.dependencies()
-	d.backfill = history.NewBackfill(p, p, d.metrics.history, d.log)
+	d.backfill = history.NewBackfill(p, p.Selector, d.metrics.history, d.log)
 	return newRecommender(b.config, d)
 }
 

@@ -39,7 +39,7 @@ func newCapacityLoop(c *Config, p *process.Process, clients *kube.Clients, world
 		if err != nil {
 			return nil, err
 		}
-		o.Past = past
+		o.Past = past.Requests
 	}
 	return afterSync(world, func(ctx context.Context) { forecast.New(o).Run(ctx, p) }), nil
 }
@@ -54,7 +54,7 @@ func newObserver(c *Config, m *Metrics, h *process.Health, log *slog.Logger) (*c
 	if err != nil {
 		return nil, err
 	}
-	return contention.NewObserver(client, h, log), nil
+	return contention.NewObserver(client.ContainerThrottling, h, log), nil
 }
 
 // ThrottlingSource returns where CPU throttling is read: in the Prometheus of the history. The default names of its labels are those of

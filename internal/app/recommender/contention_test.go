@@ -273,7 +273,7 @@ func TestRecommender_throttling_isReportedWithItsCauseIfThereIsPrometheus(t *tes
 					if tt.none {
 						return
 					}
-					d.observer = reporting.NewObserver(source, d.health, slog.New(slog.DiscardHandler))
+					d.observer = reporting.NewObserver(source.ContainerThrottling, d.health, slog.New(slog.DiscardHandler))
 					running.Go(func() { d.observer.Run(ctx) })
 				})
 				cancel()
@@ -323,7 +323,7 @@ func TestRecommender_throttledPodsComeAndGo_statusChangesRarely(t *testing.T) {
 				t.Errorf("condition %+v of pods that are all throttled", now)
 			}
 		}, func(d *dependencies) {
-			d.observer = reporting.NewObserver(source, d.health, slog.New(slog.DiscardHandler))
+			d.observer = reporting.NewObserver(source.ContainerThrottling, d.health, slog.New(slog.DiscardHandler))
 			running.Go(func() { d.observer.Run(ctx) })
 		})
 		cancel()

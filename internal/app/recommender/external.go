@@ -20,23 +20,15 @@ import (
 // selectorLife is how long the selector of a workload is cached. Selectors hardly ever change.
 const selectorLife = 10 * time.Minute
 
-type externalReader interface {
-	Read(ctx context.Context, pod cluster.Key, selector labels.Selector) (metrics.Reading, error)
-}
-
-type selectorReader interface {
-	Selector(context.Context, cluster.Workload) (labels.Selector, error)
-}
-
 // externalUsage reads usage from the external metrics API, for the running pods of each workload that a served VPA references.
 type externalUsage struct {
-	reader    externalReader
-	metrics   *Metrics
-	world     interface{ Snapshot() *cluster.Snapshot }
-	selectors selectorReader
-	serves    func(*cluster.Autoscaler) bool
-	known     map[cluster.Workload]knownSelector
-	health    *process.Health // gets a progress signal after each request, because there is one request per pod
+	read       func(ctx context.Context, pod cluster.Key, selector labels.Selector) (metrics.Reading, error)
+	metrics    *Metrics
+	snapshot   func() *cluster.Snapshot
+	selectorOf func(context.Context, cluster.Workload) (labels.Selector, error)
+	serves     func(*cluster.Autoscaler) bool
+	known      map[cluster.Workload]knownSelector
+	health     *process.Health // gets a progress signal after each request, because there is one request per pod
 }
 
 type knownSelector struct {
@@ -49,7 +41,7 @@ type knownSelector struct {
 func (e *externalUsage) Samples(ctx context.Context) ([]usage.Sample, error) {
 	var samples []usage.Sample
 	var errs []error
-	snapshot := e.world.Snapshot()
+	snapshot := e.snapshot()
 	now := time.Now()
 	done := map[cluster.Workload]bool{}
 	for _, a := range snapshot.Autoscalers {
@@ -86,7 +78,7 @@ func (e *externalUsage) podSamples(ctx context.Context, pod cluster.Key, selecto
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	defer func() { e.health.Active(time.Now()) }()
-	return e.metrics.counted(e.reader.Read(ctx, pod, selector))
+	return e.metrics.counted(e.read(ctx, pod, selector))
 }
 
 // selector returns the pod selector of a workload, from the cache while that is valid.
@@ -94,7 +86,7 @@ func (e *externalUsage) selector(ctx context.Context, w cluster.Workload, now ti
 	if k, ok := e.known[w]; ok && now.Before(k.until) {
 		return k.Selector, nil
 	}
-	s, err := e.selectors.Selector(ctx, w)
+	s, err := e.selectorOf(ctx, w)
 	if err != nil {
 		return nil, err
 	}

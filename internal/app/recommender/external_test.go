@@ -50,7 +50,7 @@ func externalBench(t *testing.T, api *externalAPI) (*bench, *externalUsage) {
 	b.autoscale("api", b.deployment("api", 2, "app"))
 	b.autoscale("no-target", cluster.Workload{})
 	return b, &externalUsage{
-		reader: api, world: b, selectors: api, serves: func(*cluster.Autoscaler) bool { return true },
+		read: api.Read, snapshot: b.Snapshot, selectorOf: api.Selector, serves: func(*cluster.Autoscaler) bool { return true },
 		known: map[cluster.Workload]knownSelector{}, health: process.NewHealth(time.Hour),
 	}
 }

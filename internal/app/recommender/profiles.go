@@ -14,13 +14,9 @@ import (
 	"podfit.dev/podfit/internal/edge/profile"
 )
 
-type profileLister interface {
-	List(context.Context) ([]kube.SizingProfile, error)
-}
-
 // profileReader reads the SizingProfiles of the cluster into the catalog. The recommender's goroutine owns it.
 type profileReader struct {
-	lister  profileLister
+	listed  func(context.Context) ([]kube.SizingProfile, error)
 	catalog *sizing.Catalog
 	log     *slog.Logger
 
@@ -34,7 +30,7 @@ func (p *profileReader) read(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := p.lister.List(ctx)
+	list, err := p.listed(ctx)
 	missing := errors.Is(err, kube.ErrUnsupported)
 	switch {
 	case err != nil:

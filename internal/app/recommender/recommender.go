@@ -51,7 +51,7 @@ type sampler interface {
 
 type dependencies struct {
 	world    world
-	lister   profileLister
+	listed   func(context.Context) ([]kube.SizingProfile, error) // the SizingProfiles
 	storage  history.Storage
 	backfill *history.Backfill // nil: usage history is loaded from checkpoints
 	metrics  *Metrics
@@ -127,7 +127,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 	if err != nil {
 		return nil, err
 	}
-	d := dependencies{world: world, source: source, metrics: m, health: h, log: p.Log}
+	d := dependencies{world: world, listed: clients.SizingProfiles, source: source, metrics: m, health: h, log: p.Log}
 	if c.ExportAdvice {
 		d.exporter = NewExporter(p.Registry)
 	}
@@ -136,7 +136,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err != nil {
 			return nil, err
 		}
-		d.backfill = history.NewBackfill(client, world, m.history, p.Log)
+		d.backfill = history.NewBackfill(client, world.Selector, m.history, p.Log)
 		d.backfill.Peaks = c.Sizing.Usage.Runs
 	}
 	plan, err := newCapacityLoop(c, p, clients, world, m, &d)
@@ -161,7 +161,6 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		}
 		// Each term starts from the stored usage history, because another replica may have stored more since the last term.
 		o := checkpoint.StorageOptions{Namespace: c.Namespace, Ignored: c.IgnoredNamespaces, Log: p.Log}
-		d.lister = kube.Profiles{Clients: clients}
 		d.storage = history.Storage{Checkpoints: checkpoint.NewCheckpoints(clients, o), ModelStates: checkpoint.NewHistories(clients, o)}
 		r := newRecommender(*c, d)
 		if r.backfill != nil {
@@ -218,7 +217,10 @@ func (c *Config) source(clients *kube.Clients, world *watcher.World, m *Metrics,
 		return nil, process.UsageError{Err: fmt.Errorf("--use-external-metrics: %w; set --external-metrics-cpu-metric or --external-metrics-memory-metric", err)}
 	}
 	return func(serves func(*cluster.Autoscaler) bool) sampler {
-		return &externalUsage{reader: reader, metrics: m, world: world, selectors: world, serves: serves, known: map[cluster.Workload]knownSelector{}, health: h}
+		return &externalUsage{
+			read: reader.Read, metrics: m, snapshot: world.Snapshot, selectorOf: world.Selector, serves: serves,
+			known: map[cluster.Workload]knownSelector{}, health: h,
+		}
 	}, nil
 }
 
@@ -238,7 +240,7 @@ func newRecommender(c Config, d dependencies) *recommender {
 	catalog := sizing.NewCatalog(c.Sizing.params(), c.NameGiven())
 	r := &recommender{
 		dependencies: d, config: c, catalog: catalog, workloads: sizing.Workloads{}, usageStore: store, groups: inGroups,
-		profiles:     &profileReader{lister: d.lister, catalog: catalog, log: d.log},
+		profiles:     &profileReader{listed: d.listed, catalog: catalog, log: d.log},
 		checkpointer: history.NewCheckpointer(c.checkpointer(), store, inGroups.Store, d.storage, d.metrics.history, d.health, d.log),
 		contention:   contention.NewReporter(d.world, d.observer, c.WatchesAllPods() && !c.ExternalMetrics),
 		tracked:      map[cluster.Key]bool{}, governed: map[cluster.Workload]bool{},

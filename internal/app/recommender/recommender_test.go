@@ -87,7 +87,7 @@ func (b *bench) Daemons() []cluster.Daemon           { return nil }
 func (b *bench) dependencies() dependencies {
 	b.registry = prometheus.NewRegistry()
 	return dependencies{
-		world: b, source: always(b), lister: b, storage: b.storage(),
+		world: b, source: always(b), listed: b.List, storage: b.storage(),
 		metrics: NewMetrics(b.registry), health: process.NewHealth(time.Hour), log: slog.New(slog.DiscardHandler),
 	}
 }

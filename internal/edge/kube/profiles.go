@@ -13,9 +13,6 @@ import (
 	"podfit.dev/podfit/api/podfit/v1alpha1"
 )
 
-// Profiles lists SizingProfiles.
-type Profiles struct{ *Clients }
-
 // A SizingProfile is one object of the API server.
 type SizingProfile struct {
 	Name    string
@@ -23,10 +20,10 @@ type SizingProfile struct {
 	JSON    []byte
 }
 
-// List returns all SizingProfiles, in the order of the API server. The error is ErrUnsupported if the CRD is not installed, and
+// SizingProfiles returns all SizingProfiles, in the order of the API server. The error is ErrUnsupported if the CRD is not installed, and
 // ErrForbidden if podfit has no right to list them.
-func (p Profiles) List(ctx context.Context) ([]SizingProfile, error) {
-	objects := p.RawObjectsIn(v1alpha1.ResourceSizingProfiles, metav1.NamespaceAll)
+func (c *Clients) SizingProfiles(ctx context.Context) ([]SizingProfile, error) {
+	objects := c.RawObjectsIn(v1alpha1.ResourceSizingProfiles, metav1.NamespaceAll)
 	var out []SizingProfile
 	err := EachPage(ctx, metav1.ListOptions{Limit: PageSize}, objects.List, func(page *RawObjectList) error {
 		for i := range page.Items {

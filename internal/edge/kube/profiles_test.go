@@ -22,12 +22,12 @@ func profileJSON(i int, spec string) string {
 
 func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p := Profiles{clientsOf(f)}
+	c := clientsOf(f)
 	const n = PageSize + 3 // more than one page
 	for i := range n {
 		f.Apply(profilesPath, profileJSON(i, fmt.Sprintf(`{"base": "cost", "unknownField": %d}`, i)))
 	}
-	all, err := p.List(t.Context())
+	all, err := c.SizingProfiles(t.Context())
 	if err != nil || len(all) != n {
 		t.Fatalf("%d profiles, %v", len(all), err)
 	}
@@ -42,7 +42,7 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 		t.Errorf("%+v, %+v, %v", all[7], o, err)
 	}
 	f.Apply(profilesPath, profileJSON(7, `{"base": "critical"}`))
-	again, err := p.List(t.Context())
+	again, err := c.SizingProfiles(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestProfiles_list_returnsObjectsUnchanged(t *testing.T) {
 
 func TestProfiles_listFails_errorHasReason(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
-	p := Profiles{clientsOf(f)}
+	c := clientsOf(f)
 	const forbidden = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"}`
 	for want, reply := range map[error]struct {
 		code int
@@ -65,13 +65,13 @@ func TestProfiles_listFails_errorHasReason(t *testing.T) {
 		ErrForbidden:   {http.StatusForbidden, forbidden},
 	} {
 		f.Reply("GET "+profilesPath, reply.code, reply.body)
-		if _, err := p.List(t.Context()); !errors.Is(err, want) {
+		if _, err := c.SizingProfiles(t.Context()); !errors.Is(err, want) {
 			t.Errorf("error %v, want %v", err, want)
 		}
 	}
 	for _, invalid := range []string{"", "[]", `{"items": [7]}`, `{"items": {}}`} {
 		f.Reply("GET "+profilesPath, http.StatusOK, invalid)
-		if all, err := p.List(t.Context()); err == nil {
+		if all, err := c.SizingProfiles(t.Context()); err == nil {
 			t.Errorf("%q: no error, profiles %v", invalid, all)
 		}
 	}

@@ -31,10 +31,8 @@ const (
 	maxContainers = 20 * judge.MostPods
 )
 
-// Reader reads the CPU throttling of the containers of pods. It returns none without data.
-type Reader interface {
-	ContainerThrottling(ctx context.Context, q judge.ThrottlingQuery, now time.Time) ([]judge.Throttling, error)
-}
+// A Read reads the CPU throttling of the containers of pods. It returns none without data.
+type Read func(ctx context.Context, q judge.ThrottlingQuery, now time.Time) ([]judge.Throttling, error)
 
 // An Answer is what Prometheus answered about a workload.
 type Answer struct {
@@ -47,11 +45,11 @@ type Answer struct {
 type Observer = process.Poller[judge.ThrottlingQuery, Answer]
 
 // NewObserver returns an observer that sends at most 30 queries a minute.
-func NewObserver(r Reader, h *process.Health, log *slog.Logger) *Observer {
+func NewObserver(read Read, h *process.Health, log *slog.Logger) *Observer {
 	return process.NewPoller(process.PollerConfig[judge.ThrottlingQuery, Answer]{
 		Interval: interval, Again: refreshAfter, Timeout: queryTimeout, Most: maxQueries, MaxFailures: maxFailures, Health: h, Log: log,
 		Read: func(ctx context.Context, q judge.ThrottlingQuery, before Answer, now time.Time) (Answer, error) {
-			containers, err := r.ContainerThrottling(ctx, q, now)
+			containers, err := read(ctx, q, now)
 			return before.next(now, containers, err), err
 		},
 		Failed: func(err error) {

@@ -93,7 +93,7 @@ func observe(t *testing.T, p *prometheus, do func(o *Observer, log *bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		p.asked = map[string]int{}
 		var log bytes.Buffer
-		o := NewObserver(p, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&log, nil)))
+		o := NewObserver(p.ContainerThrottling, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { o.Run(ctx) })

@@ -47,7 +47,7 @@ func (l *Loop) fill(ctx context.Context, now time.Time, nodes []cluster.Node, s 
 	}
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
-	hours, err := l.Past.Requests(ctx, prom.RequestsQuery{From: from.Time(), To: b.before.Time().Add(-time.Second), Allocatable: allocatable})
+	hours, err := l.Past(ctx, prom.RequestsQuery{From: from.Time(), To: b.before.Time().Add(-time.Second), Allocatable: allocatable})
 	if err != nil {
 		if b.failures++; b.failures >= backfillFailures {
 			b.done = true

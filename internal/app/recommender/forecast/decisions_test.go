@@ -83,7 +83,7 @@ func TestHas_dayOrPoolWithoutRequests_isFalse(t *testing.T) {
 func TestLoop_prometheusHasMoreThanTheHistoryKeeps_backfillEnds(t *testing.T) {
 	b := newBench(t)
 	from := &fakePast{days: 1000, today: start}
-	b.past = from
+	b.past = from.Requests
 	b.elect()
 	b.world.run("web", 80, cluster.Amounts(1500, 3<<30))
 	for i := range 40 {

@@ -57,17 +57,12 @@ type store interface {
 	WriteStatus(ctx context.Context, version string, s *v1alpha1.CapacityPlanStatus) (string, error)
 }
 
-// past is where the history of requests is read from. prom.Client implements it.
-type past interface {
-	Requests(context.Context, prom.RequestsQuery) ([]capacity.NodeHour, error)
-}
-
 // Dependencies are what a Loop needs.
 type Dependencies struct {
 	World   world
 	Plans   store
-	Past    past   // nil: there is no backfill
-	Usage   *Usage // nil: usage is not known
+	Past    func(context.Context, prom.RequestsQuery) ([]capacity.NodeHour, error) // nil: there is no backfill
+	Usage   *Usage                                                                 // nil: usage is not known
 	Metrics *Metrics
 	DryRun  bool // nothing is written
 	Log     *slog.Logger

@@ -96,7 +96,7 @@ type bench struct {
 	loop  *Loop
 	log   bytes.Buffer
 	reg   *prometheus.Registry
-	past  past
+	past  func(context.Context, prom.RequestsQuery) ([]capacity.NodeHour, error)
 	used  *Usage
 	dry   bool
 	local bool // the API server is in this process, for synctest
@@ -643,7 +643,7 @@ func (f *fakePast) Requests(_ context.Context, q prom.RequestsQuery) ([]capacity
 func TestLoop_prometheus_fillsTheHistory(t *testing.T) {
 	b := newBench(t)
 	from := &fakePast{days: 40, today: start, failures: 2}
-	b.past = from
+	b.past = from.Requests
 	b.elect()
 	b.world.run("web", 80, cluster.Amounts(1500, 3<<30))
 	for i := range 30 {
@@ -671,7 +671,7 @@ func TestLoop_prometheus_fillsTheHistory(t *testing.T) {
 func TestLoop_prometheusFails_isLoggedOnceAndGivenUp(t *testing.T) {
 	b := newBench(t)
 	from := &fakePast{failures: 1000}
-	b.past = from
+	b.past = from.Requests
 	b.elect()
 	for i := range 30 {
 		b.pass(start.Add(time.Duration(i) * time.Minute))
@@ -682,9 +682,7 @@ func TestLoop_prometheusFails_isLoggedOnceAndGivenUp(t *testing.T) {
 }
 
 // hangingPast is a Prometheus that never answers.
-type hangingPast struct{}
-
-func (hangingPast) Requests(ctx context.Context, _ prom.RequestsQuery) ([]capacity.NodeHour, error) {
+func hangingPast(ctx context.Context, _ prom.RequestsQuery) ([]capacity.NodeHour, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -692,7 +690,7 @@ func (hangingPast) Requests(ctx context.Context, _ prom.RequestsQuery) ([]capaci
 // The plan is written although all the time for Prometheus is used up, and no log message names the API server as the cause.
 func TestLoop_prometheusHangs_planIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, api: kubetest.NewLocalAPI(t), local: true, world: newWorld(), used: new(Usage), past: hangingPast{}}
+		b := &bench{t: t, api: kubetest.NewLocalAPI(t), local: true, world: newWorld(), used: new(Usage), past: hangingPast}
 		b.elect()
 		b.world.run("web", 10, cluster.Amounts(1500, 3<<30))
 		b.pass(time.Now())

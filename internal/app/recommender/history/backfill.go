@@ -59,11 +59,11 @@ var errOthersSlow = errors.New("the namespace was not read, because queries of o
 type Backfill struct {
 	Peaks bool // read the peak memory of CronJobs
 
-	source    source
-	selectors selectorReader
-	budget    time.Duration
-	log       *slog.Logger
-	metrics   *Metrics
+	source   source
+	selector selectorReader
+	budget   time.Duration
+	log      *slog.Logger
+	metrics  *Metrics
 
 	// Fields that the recommender's goroutine owns.
 	missing   map[string][]span // by namespace: the times without samples, the oldest first
@@ -102,10 +102,13 @@ const (
 
 func (s BackfillState) String() string { return [...]string{"pending", "incomplete", "done"}[s] }
 
+// A selectorReader returns the selector of the pods of a workload.
+type selectorReader func(context.Context, cluster.Workload) (labels.Selector, error)
+
 // NewBackfill returns a Backfill that has not read anything. It reads samples from a source such as prom.Client.
-func NewBackfill(from source, selectors selectorReader, m *Metrics, log *slog.Logger) *Backfill {
+func NewBackfill(from source, selector selectorReader, m *Metrics, log *slog.Logger) *Backfill {
 	return &Backfill{
-		source: from, selectors: selectors, budget: backfillBudget, log: log, metrics: m,
+		source: from, selector: selector, budget: backfillBudget, log: log, metrics: m,
 		missing: map[string][]span{}, requested: map[cluster.Workload]bool{}, state: map[string]BackfillState{},
 		failed: map[string]backfillFailure{},
 	}
@@ -277,7 +280,7 @@ func (f *Backfill) addCandidates(ctx context.Context, owners *ownerResolver, aut
 			_ = process.Try(f.log, nil, a.Key.String(), func() error { // logs the error
 				requestCtx, cancel := context.WithTimeout(ctx, selectorTimeout)
 				defer cancel()
-				s, err := f.selectors.Selector(requestCtx, a.Target)
+				s, err := f.selector(requestCtx, a.Target)
 				if err != nil {
 					answers = requestCtx.Err() == nil
 					f.log.Warn("Cannot read the selector of a workload; its deleted pods are found by the pod name only",

@@ -49,7 +49,7 @@ func (emptySource) Selector(context.Context, cluster.Workload) (labels.Selector,
 
 // quietBackfill returns a backfill that does not log.
 func quietBackfill(from source) *Backfill {
-	return NewBackfill(from, emptySource{}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	return NewBackfill(from, emptySource{}.Selector, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 
 func TestBackfillState_eachState_decidesWhetherDecreasesAreHeld(t *testing.T) {
@@ -398,7 +398,7 @@ func TestBackfill_selectorFails_othersAreRequestedUnlessItTimedOut(t *testing.T)
 					b.autoscale(name, b.deployment(name, "app"))
 				}
 				f := quietBackfill(emptySource{})
-				f.selectors = &tt.selectors
+				f.selector = tt.selectors.Selector
 				if _, complete := started(t, f, b, time.Now()); len(complete) != 1 || tt.selectors.requests != tt.want {
 					t.Errorf("complete %v after %d requests for selectors, want one namespace after %d", complete, tt.selectors.requests, tt.want)
 				}

@@ -5,7 +5,6 @@ package history
 
 import (
 	"cmp"
-	"context"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,10 +13,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/prom"
 )
-
-type selectorReader interface {
-	Selector(context.Context, cluster.Workload) (labels.Selector, error)
-}
 
 // ownerResolver returns the workload of a pod that may no longer exist: from the pod in the cluster, or from its recorded labels,
 // or from its name.
