@@ -1,30 +1,39 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet reads the usage of containers from the kubelets of their nodes, at /metrics/resource, as metrics-server does. It decides nothing.
+// Package kubelet reads the usage of containers from the kubelets of their nodes, at /metrics/resource, as metrics-server does, and the memory pressure of
+// nodes. It decides nothing.
 package kubelet
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/guard"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
 // maxBody is the number of bytes of a response that are read. One of 500 containers has 0.3 MB.
 const maxBody = 8 << 20
+
+// maxNode is likewise that of a summary. What is before the pods has some kilobytes.
+const maxNode = 256 << 10
 
 // metrics are CPU seconds since the start, bytes of memory, and the start.
 var metrics = [...]string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_start_time_seconds"}
@@ -48,7 +57,17 @@ func New(cfg *rest.Config, insecure bool) (*Client, error) {
 // Read returns readings of the containers of some pods: memory, and the mean CPU since the start of the container if that is known. The address is
 // that of the kubelet with its port.
 func (c *Client) Read(ctx context.Context, address string, pods map[cluster.Key]*cluster.Pod) ([]usage.Sample, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics/resource", nil)
+	body, err := c.get(ctx, "https://"+address+"/metrics/resource", maxBody)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return parse(body, pods)
+}
+
+// get requests a URL, and returns the beginning of the body, which the caller closes.
+func (c *Client) get(ctx context.Context, url string, most int64) (io.ReadCloser, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +75,68 @@ func (c *Client) Read(ctx context.Context, address string, pods map[cluster.Key]
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
 		return nil, fmt.Errorf("get %s: %s", q.URL, response.Status)
 	}
-	return parse(http.MaxBytesReader(nil, response.Body, maxBody), pods)
+	return http.MaxBytesReader(nil, response.Body, most), nil
+}
+
+// nodeStats are fields of a node in stats/v1alpha1 of the kubelet. Avg60 is a percentage, and Total a time since the start of the node.
+type nodeStats struct {
+	Memory struct {
+		Time time.Time
+		PSI  struct {
+			Full struct{ Total, Avg60 float64 }
+		}
+	}
+}
+
+// Pressures returns the memory pressure of those nodes whose kubelets report it (KEP-4205), and the error of one that could not be read. Kubelets before
+// Kubernetes 1.33 do not report it, and on kernels without PSI they report 0. All are read at the same time.
+func (c *Client) Pressures(ctx context.Context, nodes []cluster.Node) (map[string]guard.Pressure, error) {
+	known := map[string]guard.Pressure{}
+	var mu sync.Mutex
+	var all errgroup.Group
+	for i := range nodes {
+		all.Go(func() error {
+			body, err := c.get(ctx, "https://"+nodes[i].Kubelet+"/stats/summary?only_cpu_and_memory=true", maxNode)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			p, reported, err := pressureIn(body)
+			if err != nil {
+				return fmt.Errorf("read the summary of node %s: %w", nodes[i].Name, err)
+			}
+			if reported {
+				mu.Lock()
+				defer mu.Unlock()
+				known[nodes[i].Name] = p
+			}
+			return nil
+		})
+	}
+	return known, all.Wait()
+}
+
+// pressureIn reads a summary up to its pods.
+func pressureIn(body io.Reader) (p guard.Pressure, reported bool, err error) {
+	summary := json.NewDecoder(body)
+	for _, want := range [...]json.Token{json.Delim('{'), "node"} { // kubelets write the node first
+		if got, err := summary.Token(); got != want {
+			return p, false, errors.Join(errors.New("the summary must begin with the node"), err)
+		}
+	}
+	var node nodeStats
+	if err := summary.Decode(&node); err != nil {
+		return p, false, err
+	}
+	full := node.Memory.PSI.Full
+	if full.Avg60 < 0 || full.Avg60 > 100 {
+		return p, false, fmt.Errorf("memory pressure must be between 0 and 100 %%, got %v", full.Avg60)
+	}
+	return guard.Pressure{At: node.Memory.Time, Share: full.Avg60 / 100}, full.Total > 0, nil
 }
 
 // A report is what a kubelet reports of a container.
