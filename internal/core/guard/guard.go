@@ -9,15 +9,20 @@
 //
 // A node has at most one move a minute, and a node and a workload three in an hour. If a node is full again after these, or if a pod of a workload that
 // moved came back, it rests: moving more pods does not help. Moves are not stored, so a new updater only observes for a minute.
+//
+// Memory pressure is a second sign, below the line. A container that reclaims memory at its own limit causes it, too, and moving pods does not help that.
+// So because of pressure alone, a node and a workload have three moves in a day.
 package guard
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 const (
@@ -26,6 +31,9 @@ const (
 	// ahead is how long before the line is passed an alarm begins, if usage rises steadily, and least the share of the memory from which that counts.
 	ahead = 10 * time.Minute
 	least = 0.7
+	// relief is the share of the memory that a node needs because of pressure alone, and pressureRest how long moves because of it count.
+	relief       = 0.05
+	pressureRest = 24 * time.Hour
 	// maxAge is the maximum age of a sample: metrics-server measures every 15 to 60 seconds. For settling, a pod that moves counts on its new node
 	// before it is measured there, a node is only observed at first, and a new pod may have no sample.
 	maxAge   = 2 * time.Minute
@@ -47,6 +55,12 @@ type Sample struct {
 	Bytes int64
 }
 
+// A Pressure is the memory pressure of a node.
+type Pressure struct {
+	At    time.Time // when it was measured
+	Share float64   // of the last minute in which all tasks that could run waited for memory: full avg60 of PSI
+}
+
 // An Alarm is a node that needs room.
 type Alarm struct {
 	Node        string
@@ -54,6 +68,7 @@ type Alarm struct {
 	Allocatable int64
 	Excess      int64                 // above the line, now or at the end of the time that is looked ahead
 	Coming      bool                  // the line is not passed yet
+	Pressure    float64               // if only that is the sign: its share; else 0
 	Rests       bool                  // no pod moves: three moves did not help, or a moved pod came back
 	Waits       bool                  // no pod moves: the last move is less than a minute ago
 	Usage       map[cluster.Key]int64 // by pod
@@ -64,11 +79,27 @@ func (a *Alarm) Share() float64 {
 	return max(0, float64(a.Used)/float64(a.Allocatable)-Line) / (1 - Line)
 }
 
+// Text returns what the pods of the node do, to follow "the pods of node".
+func (a *Alarm) Text() string {
+	do := "use"
+	switch {
+	case a.Pressure > 0:
+		do = "wait for memory " + wording.Percent(a.Pressure) + " of the time (pressure) and use"
+	case a.Coming:
+		do = "will soon use more than " + wording.Percent(Line) + " of its memory and now use"
+	}
+	return fmt.Sprintf("%s %s %s of its memory", a.Node, do, wording.Percent(float64(a.Used)/float64(a.Allocatable)))
+}
+
 // A Book remembers the usage of nodes and the moves from them. The zero value is empty.
 type Book struct {
-	Alarms  []Alarm  // of the last observation, by node
-	Unknown []string // the watched nodes whose usage has not been known for five minutes
-	Turn    int      // the number of observations, by which nodes take turns if there are too many alarms for a pass
+	Alarms  []Alarm         // of the last observation, by node
+	Filling map[string]bool // the watched nodes below the line whose pods use so much that pressure counts
+	Unknown []string        // the watched nodes whose usage has not been known for five minutes
+	Turn    int             // the number of observations, by which nodes take turns if there are too many alarms for a pass
+
+	Pressure     map[string]Pressure // by node, as it was measured last
+	PressureLine float64             // the share from which pressure is a sign; 0: it is none
 
 	nodes map[string]*node
 	moves map[string][]move // of the last hour, oldest first, by the node that the pods left
@@ -76,6 +107,8 @@ type Book struct {
 	// What follows from the moves, so that the work for a pod or a node does not grow with their number.
 	moved    map[cluster.Workload]int // moves of the pods of a workload
 	arriving map[string]int64         // memory of the pods that have moved to a node and may not be measured there yet
+
+	pressed map[cluster.Workload][]time.Time // when pods moved because of pressure, in the last day, by workload and by node
 }
 
 type node struct {
@@ -101,6 +134,7 @@ type reading struct {
 // not judged.
 func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
 	b.Alarms = nil
+	b.Filling = map[string]bool{}
 	b.Unknown = nil
 	b.Turn++
 	b.forget(now)
@@ -160,14 +194,32 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 		alarm.Excess = n.expected() - line
 	}
 	alarm.Rests = len(b.moves[of.Name]) >= MostMoves || returned
+	if alarm.Coming && watched {
+		b.Filling[of.Name] = true
+		b.press(now, &alarm)
+	}
 	alarm.Waits = now.Sub(n.tried) < pause || now.Sub(n.first) < pause
 	if watched && alarm.Excess > 0 {
 		b.Alarms = append(b.Alarms, alarm)
 	}
 }
 
-// forget forgets the moves before the last hour, and counts the others.
+// press raises the alarm of a node below the line if usage alone raises none, and the node is under pressure.
+func (b *Book) press(now time.Time, alarm *Alarm) {
+	p := b.Pressure[alarm.Node]
+	if alarm.Excess <= 0 && b.PressureLine > 0 && p.Share >= b.PressureLine && now.Sub(p.At).Abs() <= maxAge {
+		alarm.Pressure = p.Share
+		alarm.Excess = int64(relief * float64(alarm.Allocatable))
+		alarm.Rests = alarm.Rests || len(b.pressed[cluster.Workload{Kind: "Node", Name: alarm.Node}]) >= MostMoves
+	}
+}
+
+// forget forgets the moves before the last hour, or the last day because of pressure, and counts the others.
 func (b *Book) forget(now time.Time) {
+	for of, moves := range b.pressed {
+		b.pressed[of] = slices.DeleteFunc(moves, func(at time.Time) bool { return now.Sub(at) >= pressureRest })
+	}
+	maps.DeleteFunc(b.pressed, func(_ cluster.Workload, moves []time.Time) bool { return len(moves) == 0 })
 	b.moved = map[cluster.Workload]int{}
 	b.arriving = map[string]int64{}
 	for from, moves := range b.moves {
@@ -212,15 +264,19 @@ func rate(from, to reading) float64 {
 
 // A Move is a pod of a workload that uses an amount of memory, in bytes, and moves to a node.
 type Move struct {
-	Of    cluster.Workload
-	Bytes int64
-	To    string // the scheduler may choose another one
+	Of      cluster.Workload
+	Bytes   int64
+	To      string // the scheduler may choose another one
+	Pressed bool   // because of pressure alone
 }
 
-// MayMove reports whether a pod may move beside others: not if three pods of its workload have moved in the last hour, or if its new node would be nearly
-// out of memory, too.
+// MayMove reports whether a pod may move beside others: not if three pods of its workload have moved in the last hour, or in the last day because of
+// pressure, or if its new node would be nearly out of memory, too.
 func (b *Book) MayMove(next Move, beside []Move) bool {
 	moves, bytes := b.moved[next.Of], next.Bytes
+	if next.Pressed {
+		moves = max(moves, len(b.pressed[next.Of]))
+	}
 	for _, m := range beside {
 		if m.Of == next.Of {
 			moves++
@@ -243,6 +299,11 @@ func (b *Book) Tried(now time.Time, from string, m Move, made bool) {
 	}
 	cluster.Put(&b.moves, from, append(b.moves[from], move{m, now}))
 	cluster.Put(&b.moved, m.Of, b.moved[m.Of]+1)
+	if m.Pressed {
+		for _, of := range [...]cluster.Workload{{Kind: "Node", Name: from}, m.Of} {
+			cluster.Put(&b.pressed, of, append(b.pressed[of], now))
+		}
+	}
 	if n := b.nodes[m.To]; n != nil {
 		n.left -= m.Bytes
 	}

@@ -99,7 +99,7 @@ func TestBook_randomMoves_countsAreThoseOfAllMoves(t *testing.T) {
 		}
 		if r.IntN(20) == 0 {
 			s.moved(noon.Add(after), of, bytes, "n", to)
-			all = append(all, move{Move{of, bytes, to}, noon.Add(after)})
+			all = append(all, move{Move{Of: of, Bytes: bytes, To: to}, noon.Add(after)})
 		}
 	}
 }

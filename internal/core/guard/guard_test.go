@@ -5,7 +5,9 @@ package guard
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +28,7 @@ type scene struct {
 }
 
 func newScene(pods int) *scene {
-	s := &scene{samples: map[cluster.Key]Sample{}, watched: map[string]bool{"n": true}}
+	s := &scene{samples: map[cluster.Key]Sample{}, watched: map[string]bool{"n": true}, Book: Book{PressureLine: 0.1}}
 	s.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(64000, 100*gi), Capacity: cluster.Amounts(64000, 104*gi)}, {Name: "other", Allocatable: cluster.Amounts(64000, 100*gi)}}
 	for i := range pods {
 		s.pods = append(s.pods, &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}, Node: "n", Phase: cluster.Running, Started: noon.Add(-time.Hour), Created: noon.Add(-time.Hour), Containers: []cluster.Container{{Name: "app"}}})
@@ -36,11 +38,11 @@ func newScene(pods int) *scene {
 
 // moved records that a pod moved.
 func (s *scene) moved(at time.Time, of cluster.Workload, bytes int64, from, to string) {
-	s.Tried(at, from, Move{of, bytes, to}, true)
+	s.Tried(at, from, Move{Of: of, Bytes: bytes, To: to}, true)
 }
 
 func (s *scene) mayMove(of cluster.Workload, bytes int64, to string) bool {
-	return s.MayMove(Move{of, bytes, to}, nil)
+	return s.MayMove(Move{Of: of, Bytes: bytes, To: to}, nil)
 }
 
 // observe lets each pod use an equal part of an amount, in GiB, and returns the alarm of the node.
@@ -246,12 +248,12 @@ func TestBook_movesOfAPass_countTogether(t *testing.T) {
 		may    bool
 	}{
 		"none":                     {nil, true},
-		"two of the workload":      {[]Move{{workload(0), gi, "other"}, {workload(0), gi, "third"}}, true},
-		"three of the workload":    {[]Move{{workload(0), gi, "other"}, {workload(0), gi, "third"}, {workload(0), gi, "fourth"}}, false},
-		"another fills the node":   {[]Move{{workload(1), 1 << 50, "other"}}, false},
-		"another fills other ones": {[]Move{{workload(1), 1 << 50, "third"}}, true},
+		"two of the workload":      {[]Move{{workload(0), gi, "other", false}, {workload(0), gi, "third", false}}, true},
+		"three of the workload":    {[]Move{{workload(0), gi, "other", false}, {workload(0), gi, "third", false}, {workload(0), gi, "fourth", false}}, false},
+		"another fills the node":   {[]Move{{workload(1), 1 << 50, "other", false}}, false},
+		"another fills other ones": {[]Move{{workload(1), 1 << 50, "third", false}}, true},
 	} {
-		if got := s.MayMove(Move{workload(0), gi, "other"}, c.beside); got != c.may {
+		if got := s.MayMove(Move{workload(0), gi, "other", false}, c.beside); got != c.may {
 			t.Errorf("%s: may move: %v, want %v", name, got, c.may)
 		}
 	}
@@ -261,7 +263,7 @@ func TestBook_movesOfAPass_countTogether(t *testing.T) {
 func TestBook_moveIsRefused_waits(t *testing.T) {
 	s := newScene(2)
 	s.observe(0, 95)
-	s.Tried(noon.Add(2*time.Minute), "n", Move{workload(0), gi, "other"}, false)
+	s.Tried(noon.Add(2*time.Minute), "n", Move{workload(0), gi, "other", false}, false)
 	for after, waits := range map[time.Duration]bool{150 * time.Second: true, 200 * time.Second: false} {
 		if a := s.observe(after, 95); a == nil || a.Waits != waits || a.Rests {
 			t.Errorf("after %v: %+v, want that it waits: %v", after, a, waits)
@@ -352,5 +354,162 @@ func TestBook_usageIsNotKnownForFiveMinutes_nodeIsNamed(t *testing.T) {
 func (s *scene) each(change func(*cluster.Pod)) {
 	for _, p := range s.pods {
 		change(p)
+	}
+}
+
+// press sets the memory pressure of a node, measured 20 seconds ago.
+func (s *scene) press(after time.Duration, node string, share float64) {
+	cluster.Put(&s.Pressure, node, Pressure{noon.Add(after - 20*time.Second), share})
+}
+
+func TestBook_nodeIsUnderPressure_isAnAlarmFrom70PercentOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		uses   float64 // of 100 GiB
+		change func(*scene)
+		want   float64 // the pressure of the alarm; 0: there is none
+	}{
+		"pressure and usage":          {75, func(*scene) {}, 0.12},
+		"exactly the least of both":   {70, func(s *scene) { s.press(0, "n", 0.1) }, 0.1},
+		"all the time":                {75, func(s *scene) { s.press(0, "n", 1) }, 1},
+		"little usage":                {69, func(*scene) {}, 0},
+		"little pressure":             {75, func(s *scene) { s.press(0, "n", 0.09) }, 0},
+		"no pressure":                 {75, func(s *scene) { s.Pressure = nil }, 0},
+		"of another node":             {75, func(s *scene) { s.Pressure = nil; s.press(0, "other", 0.5) }, 0},
+		"measured two minutes ago":    {75, func(s *scene) { s.press(-101*time.Second, "n", 0.5) }, 0},
+		"measured in the future":      {75, func(s *scene) { s.press(time.Hour, "n", 0.5) }, 0},
+		"measured at an unknown time": {75, func(s *scene) { s.Pressure["n"] = Pressure{Share: 0.5} }, 0},
+		"no number":                   {75, func(s *scene) { s.press(0, "n", math.NaN()) }, 0},
+		"below zero":                  {75, func(s *scene) { s.press(0, "n", -1) }, 0},
+		"usage is not known":          {75, func(s *scene) { clear(s.samples) }, 0},
+		"usage is old": {75, func(s *scene) {
+			s.each(func(p *cluster.Pod) { s.samples[p.Key] = Sample{noon.Add(-time.Hour), 25 * gi} })
+		}, 0},
+		"usage of one pod is not known": {80, func(s *scene) { delete(s.samples, s.pods[0].Key) }, 0}, // 60 GiB are known
+		"more than the node has":        {1000, func(*scene) {}, 0},
+		"the node is not watched":       {75, func(s *scene) { s.watched = nil }, 0},
+		"the size of it is not known":   {75, func(s *scene) { s.nodes[0].Allocatable = cluster.Resources{} }, 0},
+		"pressure does not count":       {75, func(s *scene) { s.PressureLine = 0; s.press(0, "n", 0.9) }, 0},
+	} {
+		s := newScene(4)
+		s.observe(0, c.uses)
+		s.press(0, "n", 0.12)
+		c.change(s)
+		a := s.look(time.Second)
+		if (a != nil) != (c.want > 0) || a != nil && (a.Pressure != c.want || !a.Coming || a.Excess != 5*gi || a.Rests) {
+			t.Errorf("%s: %+v, want an alarm with pressure %v", name, a, c.want)
+		}
+	}
+}
+
+// What usage says counts first: then three moves an hour are possible, whatever the pressure.
+func TestBook_usageRaisesAnAlarm_pressureIsNotTheSign(t *testing.T) {
+	for name, usage := range map[string][]float64{"above the line": {90}, "rises steadily": {74, 74.5, 75, 75.5, 76, 76.5, 77, 77.5, 78}} {
+		s := newScene(2)
+		var last *Alarm
+		for i, v := range usage {
+			after := time.Duration(i) * 30 * time.Second
+			s.press(after, "n", 0.5)
+			last = s.observe(after, v)
+		}
+		if last == nil || last.Pressure > 0 || strings.Contains(last.Text(), "pressure") {
+			t.Errorf("%s: %+v, want an alarm because of usage", name, last)
+		}
+		if s.Filling["n"] != (name == "rises steadily") {
+			t.Errorf("%s: nodes of which the pressure counts: %v", name, s.Filling)
+		}
+	}
+}
+
+// moveWhilePressed lets a pod of another workload move in each pass in which one may, every 20 seconds, and returns the number of moves by hour. A node that
+// rests has an alarm all the same.
+func (s *scene) moveWhilePressed(hours int, pressed func(after time.Duration) bool) map[int]int {
+	moves := map[int]int{}
+	for after := time.Duration(0); after < time.Duration(hours)*time.Hour; after += 20 * time.Second {
+		s.press(after, "n", map[bool]float64{true: 0.5, false: 0.05}[pressed(after)])
+		if a := s.observe(after, 75); a != nil && !a.Rests && !a.Waits {
+			moves[int(after.Hours())]++
+			s.Tried(noon.Add(after), "n", Move{workload(int(after.Seconds())), gi, "other", a.Pressure > 0}, true)
+		}
+	}
+	return moves
+}
+
+func TestBook_pressureDoesNotGoAway_nodeRestsForADayAfterThreeMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		pressed func(time.Duration) bool
+		want    string // moves by hour
+	}{
+		"it stays":                      {func(time.Duration) bool { return true }, "map[0:3 24:3]"},
+		"it comes back each half hour":  {func(d time.Duration) bool { return d%(30*time.Minute) < time.Minute }, "map[0:1 1:2 24:1 25:2]"},
+		"it comes back each third hour": {func(d time.Duration) bool { return d%(3*time.Hour) < 10*time.Minute }, "map[0:3 24:3]"},
+		"each move ends it for a time":  {func(d time.Duration) bool { return (d+time.Hour)%(2*time.Hour) < 30*time.Second }, "map[1:1 3:1 5:1 25:1]"},
+		"there is none":                 {func(time.Duration) bool { return false }, "map[]"},
+	} {
+		s := newScene(3)
+		if got := fmt.Sprint(s.moveWhilePressed(27, c.pressed)); got != c.want {
+			t.Errorf("%s: moves %s, want %s", name, got, c.want)
+		}
+		if s.look(60 * time.Hour); len(s.pressed) > 0 {
+			t.Errorf("%s: moves of %d nodes and workloads are remembered for days", name, len(s.pressed))
+		}
+	}
+}
+
+// The bound for pressure does not hold for usage: the node does not rest longer because of it.
+func TestBook_nodeRestsBecauseOfPressure_usageStillCounts(t *testing.T) {
+	s := newScene(3)
+	s.moveWhilePressed(1, func(time.Duration) bool { return true })
+	s.press(62*time.Minute, "n", 0.5)
+	if a := s.observe(62*time.Minute, 75); a == nil || !a.Rests || a.Pressure == 0 {
+		t.Errorf("%+v, want an alarm of a node that rests", a)
+	}
+	if a := s.observe(64*time.Minute, 90); a == nil || a.Rests || a.Pressure > 0 {
+		t.Errorf("%+v, want an alarm because of usage, an hour after the moves", a)
+	}
+}
+
+// A pod that reclaims memory at its own limit takes its pressure to each node on which it runs.
+func TestBook_podTakesItsPressureAlong_movesThreeTimes(t *testing.T) {
+	s := newScene(1)
+	s.nodes, s.watched = nil, map[string]bool{}
+	for i := range 100 {
+		node := fmt.Sprint("n", i)
+		s.nodes = append(s.nodes, cluster.Node{Name: node, Allocatable: cluster.Amounts(64000, 100*gi)})
+		s.watched[node] = true
+	}
+	at, moves := 0, 0
+	for minute := range 12 * 60 {
+		after := time.Duration(minute) * time.Minute
+		node := fmt.Sprint("n", at)
+		s.pods[0].Node = node
+		s.press(after, node, 0.5)
+		a := s.observe(after, 75)
+		if a == nil || a.Rests || a.Pressure == 0 {
+			t.Fatalf("after %v: %+v", after, a)
+		}
+		m := Move{s.pods[0].Workload(), 75 * gi, fmt.Sprint("n", at+1), true}
+		if !a.Waits && s.MayMove(m, nil) {
+			s.Tried(noon.Add(after), node, m, true)
+			at, moves = at+1, moves+1
+		}
+	}
+	if moves != MostMoves {
+		t.Errorf("%d moves in twelve hours, want %d", moves, MostMoves)
+	}
+	if m := (Move{Of: s.pods[0].Workload(), Bytes: gi, To: "elsewhere"}); !s.MayMove(m, nil) {
+		t.Error("it may not move because of usage")
+	}
+}
+
+func TestAlarm_signs_textNamesThem(t *testing.T) {
+	for want, a := range map[string]Alarm{
+		"n use 90 % of its memory": {Used: 90},
+		"n will soon use more than 85 % of its memory and now use 75 % of its memory": {Used: 75, Coming: true},
+		"n wait for memory 12 % of the time (pressure) and use 75 % of its memory":    {Used: 75, Coming: true, Pressure: 0.12},
+	} {
+		a.Node, a.Allocatable = "n", 100
+		if got := a.Text(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

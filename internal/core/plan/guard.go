@@ -5,7 +5,7 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
+	"math"
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -14,7 +14,6 @@ import (
 	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/placement"
 	"podfit.dev/podfit/internal/core/room"
-	"podfit.dev/podfit/internal/core/wording"
 )
 
 // guardedNodes is the number of nodes from which pods move in a pass: those with the largest share of the memory for peaks in use.
@@ -94,7 +93,7 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 		cost := float64(room.CostOf(&room.Pod{Priority: d.Pod.Priority, Move: c})) / float64(used-d.Pod.Requested().Memory)
 		for _, at := range c.Spots {
 			to := spots.All[at]
-			next := guard.Move{Of: d.Pod.Workload(), Bytes: used, To: to.Node}
+			next := guard.Move{Of: d.Pod.Workload(), Bytes: used, To: to.Node, Pressed: alarm.Pressure > 0}
 			if !alarmed[to.Node] && to.Free.Holds(c.Size) && s.w.Ledger.Guard.MayMove(next, beside) {
 				out = append(out, guardMove{d, next, s.occupancy.Rooms().Nodes[to.Node], c.Size, cost})
 				break
@@ -124,12 +123,7 @@ func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool
 	m.placed = true
 	m.guardTo = m.To
 	m.to.Open = m.to.Open.Sub(m.size)
-	when := "use"
-	if alarm.Coming {
-		when = "will soon use more than " + wording.Percent(guard.Line) + " of its memory and now use"
-	}
-	share := wording.Percent(float64(alarm.Used) / float64(alarm.Allocatable))
-	m.Reason = decision.Reason{Code: decision.NodeNearlyFull, Text: fmt.Sprintf("%s %s %s of its memory", alarm.Node, when, share)}
+	m.Reason = decision.Reason{Code: decision.NodeNearlyFull, Have: int(math.Round(100 * alarm.Pressure)), Text: alarm.Text()}
 	return true
 }
 
@@ -137,7 +131,8 @@ func (s *pass) moveFrom(alarm *guard.Alarm, n *placement.Room, m guardMove) bool
 func (p *Pass) noteMove(d *entry, made bool) {
 	book := &p.w.Ledger.Guard
 	if at := slices.IndexFunc(book.Alarms, func(a guard.Alarm) bool { return a.Node == d.Pod.Node }); at >= 0 && d.guardTo != "" {
-		book.Tried(p.now, d.Pod.Node, guard.Move{Of: d.Pod.Workload(), Bytes: book.Alarms[at].Usage[d.Pod.Key], To: d.guardTo}, made)
+		alarm := &book.Alarms[at]
+		book.Tried(p.now, d.Pod.Node, guard.Move{Of: d.Pod.Workload(), Bytes: alarm.Usage[d.Pod.Key], To: d.guardTo, Pressed: alarm.Pressure > 0}, made)
 		d.guardTo = ""
 	}
 }

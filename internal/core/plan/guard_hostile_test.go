@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type crowd struct {
 	starts      map[string]time.Duration                                // how long pods take to be ready, by name of the workload; 10 seconds if absent
 	healthy     map[string]int                                          // ready pods that a PodDisruptionBudget demands, by name of the workload
 	uses        func(p *cluster.Pod, after time.Duration) (bytes int64) // of a running pod
+	pressed     func(node string, after time.Duration) (share float64)  // the memory pressure of a node; nil: it is not known
 	frozen      map[string]bool                                         // nodes that are not measured any more
 	changed     func(after time.Duration)                               // what happens before a pass
 	last        map[cluster.Key]guard.Sample
@@ -140,6 +142,12 @@ func (c *crowd) step(after time.Duration) {
 		}
 	}
 	c.last = samples
+	c.Ledger.Guard.PressureLine = 0.1
+	for node := range c.Ledger.Guard.Filling {
+		if c.pressed != nil {
+			cluster.Put(&c.Ledger.Guard.Pressure, node, guard.Pressure{At: now.Add(-20 * time.Second), Share: c.pressed(node, after)})
+		}
+	}
 	c.Ledger.Guard.Observe(now, c.Nodes, watched, c.Pods, samples)
 	if slices.ContainsFunc(c.Ledger.Guard.Alarms, func(a guard.Alarm) bool { return a.Rests }) {
 		c.rested++
@@ -272,6 +280,39 @@ func TestGuard_usageOscillatesAcrossTheLine_movesAreFewAndTheNodeRests(t *testin
 	c.run(t, 6*time.Hour)
 	if n := len(c.moves); n < guard.MostMoves || n > 6*guard.MostMoves || c.rested == 0 {
 		t.Errorf("%d moves in six hours, want from %d to %d; a node rested in %d passes", n, guard.MostMoves, 6*guard.MostMoves, c.rested)
+	}
+}
+
+// A pod reclaims memory at its own limit for hours, and all tasks of its node wait for that. It is the only one that uses more than it requests, or one of many.
+// Neither the pods of its node nor the pod itself move again and again.
+func TestGuard_podReclaimsAtItsOwnLimit_movesAreFewAndTheNodeRests(t *testing.T) {
+	for name, others := range map[string]int64{"it alone is above its request": 8, "all are above their requests": 2} {
+		c := newCrowd(6)
+		c.add("thrashing", 10, "n1", "n2")
+		for i := range 18 {
+			c.add(fmt.Sprint("w", i), others, fmt.Sprint("n", i%6+1), fmt.Sprint("n", (i+1)%6+1))
+		}
+		c.uses = func(p *cluster.Pod, _ time.Duration) int64 {
+			if p.Controller.Name == "thrashing" {
+				return 30 * gib
+			}
+			return 8 * gib
+		}
+		c.pressed = func(node string, _ time.Duration) float64 {
+			if slices.ContainsFunc(c.on(node), func(p *cluster.Pod) bool { return p.Controller.Name == "thrashing" }) {
+				return 0.6
+			}
+			return 0
+		}
+		c.run(t, 6*time.Hour)
+		byNode, byWorkload := map[string]int{}, map[string]int{}
+		for _, m := range c.moves {
+			byNode[m.node]++
+			byWorkload[m.of]++
+		}
+		if len(c.moves) == 0 || slices.Max(slices.Collect(maps.Values(byNode))) > guard.MostMoves || slices.Max(slices.Collect(maps.Values(byWorkload))) > guard.MostMoves {
+			t.Errorf("%s: moves in six hours, by node: %v, by workload: %v; want some, and at most %d of each", name, byNode, byWorkload, guard.MostMoves)
+		}
 	}
 }
 

@@ -127,6 +127,33 @@ func TestPlan_nodeWillSoonBeOutOfMemory_reasonSaysSoAndDeploymentIsSurged(t *tes
 	}
 }
 
+// A node under pressure has no pod that moves for another reason, so the reason says that pressure is the sign, in its data and its text. The move counts as one
+// because of pressure.
+func TestPlan_nodeIsUnderPressure_reasonSaysSoAndTheMoveCounts(t *testing.T) {
+	w, b := guarded()
+	alarm := &w.Ledger.Guard.Alarms[0]
+	alarm.Used, alarm.Excess, alarm.Coming, alarm.Pressure = 12<<30, 16<<30/20, true, 0.289
+	for range guard.MostMoves {
+		p := Begin(noon, w, b)
+		p.Learn()
+		d := decisionOf(p.Decisions(), "a-0")
+		if text := d.Reason.String(); d.Do != decision.Evict || d.Reason.Code != decision.NodeNearlyFull || d.Reason.Have != 29 ||
+			!strings.Contains(text, "The pods of node n1 wait for memory 29 % of the time (pressure) and use 75 % of its memory, and this one") {
+			t.Fatalf("%s, %d: %s", d.Do, d.Reason.Have, text)
+		}
+		p.Done(d)
+		book := w.Ledger.Guard
+		w.Ledger = ledger.New() // so that a-0 may be evicted again
+		w.Ledger.Guard = book
+	}
+	for after, pressed := range map[time.Duration]bool{0: false, 3 * time.Hour: false, 25 * time.Hour: true} {
+		w.Ledger.Guard.Observe(noon.Add(after), w.Nodes, nil, w.Pods, nil)
+		if may := w.Ledger.Guard.MayMove(guard.Move{Of: w.Pods[0].Workload(), To: "n3", Pressed: true}, nil); may != pressed {
+			t.Errorf("after %v: a fourth pod may move because of pressure: %v", after, may)
+		}
+	}
+}
+
 // A move counts if it was made, and if it may have been made. A refused one does not. In each case nothing is tried for a minute.
 func TestPass_outcomeOfAMove_isCounted(t *testing.T) {
 	for name, c := range map[string]struct {
