@@ -32,6 +32,7 @@ var changesNoBehaviour = map[string]string{
 	"max-change-per-hour-namespace": "no limit by default", "max-change-per-hour-cluster": "no limit by default",
 	"max-node-cpu": "no node can be added by default, and --fit-nodes=false makes it have no effect", "max-node-memory": "as max-node-cpu",
 	"placeholder-image": "has no effect with --capacity-before-eviction=off", "provisioning-class": "has no effect with --capacity-before-eviction=off",
+	"node-guard-pressure":         "has no effect with --node-guard=false",
 	"scheduler-resize-preemption": "has no effect with --make-room=off",
 	"prometheus-address":          "address of a server; none by default", "prometheus-insecure": "how a server is reached", "prometheus-bearer-token-file": "how a server is reached",
 	"container-name-label": "names in a server", "container-namespace-label": "names in a server", "container-pod-name-label": "names in a server",

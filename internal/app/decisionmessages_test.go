@@ -216,8 +216,11 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NodeNearlyFull, Example: decision.Reason{Text: "node-7 use 91 % of its memory"},
-		Others: []decision.Reason{{Text: "node-7 will soon use more than 85 % of its memory and now use 79 % of its memory"}},
-		Meaning: "Memory limits of pods on the node follow their highest usage, and are above their requests. A part of the node is for such peaks, and the pods use it, or will soon. " +
+		Others: []decision.Reason{
+			{Text: "node-7 will soon use more than 85 % of its memory and now use 79 % of its memory"},
+			{Text: "node-7 wait for memory 12 % of the time (pressure) and use 74 % of its memory"},
+		},
+		Meaning: "Memory limits of pods on the node follow their highest usage, and are above their requests. A part of the node is for such peaks, and the pods use it, or will soon, or wait for memory (`--node-guard-pressure`). " +
 			"The pod uses more memory than it requests, so it is replaced by a surge or an eviction, and its replacement fits on another node. Without that, the kubelet evicts pods when the node is out of memory, without regard to PodDisruptionBudgets.",
 		Remedy: "If it repeats, find out which pods use more memory than they request: `kubectl top pods -A --sort-by=memory`. To exclude the pods of a VPA, set its annotation `podfit.dev/make-room` to `off`: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/make-room=off --overwrite`. To move no pods for this reason, set `--node-guard=false`.",
 	},

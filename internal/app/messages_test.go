@@ -402,7 +402,7 @@ var logSections = map[string]struct{ title, remedy string }{
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +
 		"and the API server (`kubectl get --raw='/readyz?verbose'`)."},
 	"internal/app/updater/nodeusage": {"Updater: usage of nodes", "No pod moves from a node that is nearly out of memory while its usage is not known; everything else continues. Check metrics-server (`kubectl top pods -A`), " +
-		"the right (`deploy/rights/node-guard`), and the clocks of nodes."},
+		"the right (`deploy/rights/node-guard`), and the clocks of nodes. Without memory pressure, usage still counts."},
 	"internal/app/updater/provision": {"Updater: capacity before evictions", "Pods whose replacement has no room are not evicted until capacity can be requested. Check the permissions of the updater " +
 		"(`kubectl auth can-i create pods -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), or set `--capacity-before-eviction=off`."},
 	"internal/app/updater/scalepoint": {"Updater: targets of HorizontalPodAutoscalers", "The requests that the HPA depends on are not changed while its target cannot be written. Check the permissions of the updater " +

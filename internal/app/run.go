@@ -87,6 +87,7 @@ func (c *runConfig) share() {
 		c.Updater.Recommends = c.Recommender.Serves
 	}
 	c.Updater.Prometheus = *c.throttlingSource()
+	c.Updater.KubeletInsecure = c.Recommender.KubeletInsecure
 }
 
 func newRunCommand(s Streams) *cobra.Command {

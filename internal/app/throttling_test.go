@@ -52,3 +52,18 @@ func TestRunConfig_prometheusOfTheRecommender_isTheUpdatersToo(t *testing.T) {
 		})
 	}
 }
+
+// One flag says how to trust kubelets, whichever component reads them.
+func TestRunConfig_kubeletInsecure_appliesToTheUpdater(t *testing.T) {
+	for args, want := range map[string]bool{"--dry-run=false": false, "--kubelet-insecure-tls": true} {
+		config := runDefaults()
+		fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		config.Flags(fs)
+		if err := fs.Parse([]string{args}); err != nil {
+			t.Fatal(err)
+		}
+		if config.share(); config.Updater.KubeletInsecure != want || config.Recommender.KubeletInsecure != want {
+			t.Errorf("%s: updater %v, recommender %v", args, config.Updater.KubeletInsecure, config.Recommender.KubeletInsecure)
+		}
+	}
+}

@@ -66,8 +66,7 @@ func TestRights_eachComponentAndValue_addsItsRights(t *testing.T) {
 				"kustomize": deploy["vpa-"+account], "kustomize, all-in-one": single["podfit"],
 				"chart": chart["vpa-vertical-pod-autoscaler-"+account], "chart, single": one["vpa-vertical-pod-autoscaler"],
 			}[name], want)
-			isOld := key == "nodeGuard" && (name == "kustomize, all-in-one" || name == "chart, single") // the account of all components reads usage
-			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 && !isOld {
+			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
 				t.Errorf("%s, %s: deploy/rights (-) and what is added (+)\n%s", folder, name, diff)
 			}
 		}

@@ -68,8 +68,8 @@ var FlagGroups = []FlagGroup{
 		min-replicas eviction-tolerance eviction-rate-limit eviction-rate-burst eviction-backoff statefulset-pause in-place-skip-disruption-budget
 		max-change-per-hour-namespace max-change-per-hour-cluster freeze-configmap`},
 	{"Room on nodes and capacity", `
-		replacement-must-fit fit-nodes max-node-cpu max-node-memory make-room scheduler-resize-preemption mover node-guard capacity-before-eviction
-		placeholder-image provisioning-class capacity-plan lead-time fragments`},
+		replacement-must-fit fit-nodes max-node-cpu max-node-memory make-room scheduler-resize-preemption mover node-guard node-guard-pressure
+		capacity-before-eviction placeholder-image provisioning-class capacity-plan lead-time fragments`},
 	{"Webhook and its certificate", `
 		port register-webhook register-by-url webhook-service webhook-address webhook-port webhook-timeout-seconds webhook-failure-policy-fail
 		webhook-labels client-ca-file tls-cert-file tls-private-key reload-cert min-tls-version tls-ciphers status-lease-name status-lease-namespace

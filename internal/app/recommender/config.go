@@ -122,7 +122,7 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.MaxAllowedCPU, "container-recommendation-max-allowed-cpu", "Maximum CPU recommended for a container whose VPA sets no maxAllowed for CPU. Empty means no maximum.")
 	fs.Var(&c.MaxAllowedMemory, "container-recommendation-max-allowed-memory", "Maximum memory recommended for a container whose VPA sets no maxAllowed for memory. Empty means no maximum.")
 	fs.BoolVar(&c.KubeletUsage, "kubelet-usage", c.KubeletUsage, "If true, read the usage of the runs of Jobs, CronJobs and init containers from the kubelets every 5 seconds, until the Metrics API has a sample of the pod. It requires the component deploy/rights/kubelet-metrics.")
-	fs.BoolVar(&c.KubeletInsecure, "kubelet-insecure-tls", c.KubeletInsecure, "If true, do not verify the serving certificates of kubelets (--kubelet-usage). Otherwise the authority of the cluster must have signed them.")
+	fs.BoolVar(&c.KubeletInsecure, "kubelet-insecure-tls", c.KubeletInsecure, "If true, do not verify the serving certificates of kubelets (--kubelet-usage, --node-guard-pressure). Otherwise the authority of the cluster must have signed them.")
 	fs.BoolVar(&c.ExternalMetrics, "use-external-metrics", c.ExternalMetrics, "If true, read usage from the external metrics API instead of the Metrics API. Alpha.")
 	fs.StringVar(&c.ExternalCPUMetric, "external-metrics-cpu-metric", c.ExternalCPUMetric, "Name of the external metric for CPU usage. Alpha.")
 	fs.StringVar(&c.ExternalMemoryMetric, "external-metrics-memory-metric", c.ExternalMemoryMetric, "Name of the external metric for memory usage. Alpha.")

@@ -55,6 +55,8 @@ type Config struct {
 	ResizePreemption     string  // whether the scheduler preempts pods for deferred resizes
 	Mover                string  // how pods are replaced: evict, room or surge
 	NodeGuard            bool    // move pods from nodes that are nearly out of memory
+	NodeGuardPressure    float64 // percent of a minute: memory pressure from which a node counts as such; 0: pressure is not read
+	KubeletInsecure      bool    // trust any certificate of kubelets
 	EvictionBackoff      time.Duration
 	StatefulSetPause     time.Duration // how long a pod of a StatefulSet is ready before the next one is disrupted
 	Rules                string        // rulesPodfit or rulesUpstream
@@ -104,7 +106,7 @@ func Defaults() Config {
 		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
 		OOMRescue: rescueDelete,
 		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
-		Mover: string(surge.ForRoom), NodeGuard: true,
+		Mover: string(surge.ForRoom), NodeGuard: true, NodeGuardPressure: 10,
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
 		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
@@ -119,6 +121,7 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 	c.OwnFlags(fs)
 	c.Prometheus.flags(fs)
 	fs.StringVar(&c.Address, "address", c.Address, "Address on which /metrics and /health-check are served.")
+	fs.BoolVar(&c.KubeletInsecure, "kubelet-insecure-tls", c.KubeletInsecure, "If true, do not verify the serving certificates of kubelets (--kubelet-usage, --node-guard-pressure). Otherwise the authority of the cluster must have signed them.")
 }
 
 // OwnFlags binds the flags that only the updater has.
@@ -157,6 +160,8 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"or surge (all pods of Deployments, by a surge). Deployments with a HorizontalPodAutoscaler are never surged. The annotation podfit.dev/mover of a VPA overrides it.")
 	fs.BoolVar(&c.NodeGuard, "node-guard", c.NodeGuard, "If true, and pods whose memory limits follow the highest usage (as with profile packed) run on a node, move pods that use more memory than they request from it "+
 		"when all its pods use more than 85 % of its memory, or soon will: at most one a minute and three an hour.")
+	fs.Float64Var(&c.NodeGuardPressure, "node-guard-pressure", c.NodeGuardPressure, "Memory pressure of a node (PSI, full avg60) in percent, from which --node-guard also moves pods if they use at least 70 % of its memory. "+
+		"Between 0 and 100. 0 means that pressure does not count. It is read from the kubelets, which requires the component deploy/rights/node-guard.")
 	fs.StringVar(&c.CapacityBeforeEviction, "capacity-before-eviction", c.CapacityBeforeEviction, "What to do before a pod is evicted whose replacement has no room on any node now. "+
 		"off: evict it. ask: create a ProvisioningRequest where the API server serves autoscaling.x-k8s.io/v1, else a placeholder pod with the size of the replacement, "+
 		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")
@@ -212,6 +217,7 @@ func (c *Config) ValidateOwn() error {
 	errs.AddIf(!ok, "--make-room must be off, shrink, split or move, got %q", c.MakeRoom)
 	errs.AddIf(!slices.Contains([]string{preemptionAuto, preemptionOn, preemptionOff}, c.ResizePreemption), "--scheduler-resize-preemption must be auto, on or off, got %q", c.ResizePreemption)
 	errs.AddIf(!surge.Mover(c.Mover).IsValid(), "--mover must be evict, room or surge, got %q", c.Mover)
+	errs.AddIf(!(c.NodeGuardPressure >= 0 && c.NodeGuardPressure <= 100), "--node-guard-pressure must be between 0 and 100, got %v", c.NodeGuardPressure)
 	errs.AddIf(c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk, "--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction)
 	errs.AddIf(c.PlaceholderImage == "", "--placeholder-image must not be empty")
 	errs.AddIf(c.ProvisioningClass == "", "--provisioning-class must not be empty")

@@ -17,8 +17,8 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 )
 
-// A kubelet answers the resizes of a hostileCluster: it sets the condition of the pod, and later applies the resize or does not.
-type kubelet struct {
+// A resizingKubelet answers the resizes of a hostileCluster: it sets the condition of the pod, and later applies the resize or does not.
+type resizingKubelet struct {
 	state cluster.Resize
 	ends  time.Duration // after which the resize is applied; 0: never
 	asked map[string]int
@@ -26,8 +26,8 @@ type kubelet struct {
 	*hostileCluster
 }
 
-func newKubelet(mode cluster.Mode, state cluster.Resize, ends time.Duration) *kubelet {
-	k := &kubelet{state: state, ends: ends, asked: map[string]int{}, began: map[string]time.Time{}, hostileCluster: newHostileCluster(mode)}
+func newKubelet(mode cluster.Mode, state cluster.Resize, ends time.Duration) *resizingKubelet {
+	k := &resizingKubelet{state: state, ends: ends, asked: map[string]int{}, began: map[string]time.Time{}, hostileCluster: newHostileCluster(mode)}
 	k.config.Gates = process.Gates{process.InPlaceGate: true}
 	k.resize = func(p *cluster.Pod, with []policy.Fitted) (error, bool) {
 		k.asked[fmt.Sprint(p.UID, " ", with[0].Requests, " ", with[0].Limits)]++

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/updater/nodeusage"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/guard"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/test/rowtest"
@@ -34,6 +35,7 @@ type guardedNode struct {
 	panics bool
 	ends   time.Time     // when err ends; zero: it does not
 	late   time.Duration // how far the clock of the nodes is behind
+	waits  float64       // the memory pressure of the nodes; 0: kubelets do not report it
 	reads  int           // of the Metrics API
 }
 
@@ -42,7 +44,7 @@ func newGuardedNode(t *testing.T, args ...string) *guardedNode {
 	y := &guardedNode{fakeCluster: newFakeCluster(cluster.Recreate), uses: 5 << 30, moves: true}
 	y.config = given(t, args...)
 	y.nodes = []cluster.Node{
-		{Name: "n", Allocatable: cluster.Amounts(64000, 16<<30), Ready: true}, {Name: "other", Allocatable: cluster.Amounts(64000, 64<<30), Ready: true},
+		{Name: "n", Allocatable: cluster.Amounts(64000, 16<<30), Ready: true, Kubelet: "10.0.0.1:10250"}, {Name: "other", Allocatable: cluster.Amounts(64000, 64<<30), Ready: true},
 	}
 	size := cluster.Amounts(100, 1<<30)
 	y.autoscalers[0].MemoryLimits = cluster.LimitRule{Peaks: true}
@@ -90,12 +92,24 @@ func (y *guardedNode) Read(ctx context.Context) (metrics.Reading, error) {
 	return out, y.err
 }
 
+// Pressures are the kubelets.
+func (y *guardedNode) Pressures(_ context.Context, nodes []cluster.Node) (map[string]guard.Pressure, error) {
+	known := map[string]guard.Pressure{}
+	for i := range nodes {
+		if y.waits > 0 {
+			known[nodes[i].Name] = guard.Pressure{At: time.Now().Add(-5*time.Second - y.late), Share: y.waits}
+		}
+	}
+	return known, nil
+}
+
 // guard runs an updater for a time, with a pass every 15 seconds.
 func (y *guardedNode) guard(t *testing.T, d time.Duration, before func(*updater)) (u *updater, log string) {
 	t.Helper()
 	var text strings.Builder
 	u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil)))
-	u.nodeUsage = nodeusage.New(y, u.health, u.log)
+	u.nodeUsage = nodeusage.New(y, y, u.health, u.log)
+	u.rights.checker = granted{"list pods.metrics.k8s.io": true, "get nodes/stats": true}
 	before(u)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
 		u.pass(t.Context(), time.Now())
@@ -113,8 +127,14 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 	}{
 		"one pod is enough":            {func(*guardedNode) {}, nil, 1, 0, 0},
 		"usage is below the line":      {func(y *guardedNode) { y.uses = 4 << 30 }, nil, 0, 0, 0},
+		"under pressure":               {func(y *guardedNode) { y.uses, y.waits = 4<<30, 0.1 }, nil, 1, 0, 0},
+		"pressure is low":              {func(y *guardedNode) { y.uses, y.waits = 4<<30, 0.09 }, nil, 0, 0, 0},
+		"pressure, but little usage":   {func(y *guardedNode) { y.uses, y.waits = 3<<30, 0.9 }, nil, 0, 0, 0},
+		"pressure may not be read":     {func(y *guardedNode) { y.uses, y.waits = 4<<30, 0.9 }, func(u *updater) { u.rights.checker = granted{"list pods.metrics.k8s.io": true} }, 0, 0, 0},
+		"pressure ends no more":        {func(y *guardedNode) { y.uses, y.waits, y.moves = 4<<30, 0.9, false }, nil, 1, 0, 0},
+		"pressure and an old clock":    {func(y *guardedNode) { y.uses, y.waits, y.late = 4<<30, 0.9, 10*time.Minute }, nil, 0, 0, 1},
 		"limits follow the request":    {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0, 0},
-		"without the right":            {func(*guardedNode) {}, func(u *updater) { u.rights.missing[featureNodeGuard] = true }, 0, 0, 1},
+		"without the right":            {func(*guardedNode) {}, func(u *updater) { u.rights.checker = granted{"get nodes/stats": true} }, 0, 0, 1},
 		"the Metrics API is away":      {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0, 1},
 		"the Metrics API is slow":      {func(y *guardedNode) { y.takes = 50 * time.Second }, nil, 1, 0, 0},
 		"the Metrics API is too slow":  {func(y *guardedNode) { y.takes, y.err = time.Hour, context.DeadlineExceeded }, nil, 0, 0, 1},
@@ -208,6 +228,45 @@ func TestNodeGuard_metricsAPIHangs_passesAreNotDelayed(t *testing.T) {
 			t.Errorf("%d readings at the same time", y.reads)
 		}
 	})
+}
+
+// Without the right, pressure is not read, and usage counts all the same.
+func TestNodeGuard_rightToReadPressureIsMissing_usageCounts(t *testing.T) {
+	for uses, want := range map[int64]int{4 << 30: 0, 5 << 30: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newGuardedNode(t)
+			y.uses, y.waits = uses, 0.9
+			have := granted{"list pods.metrics.k8s.io": true}
+			_, log := y.guard(t, 10*time.Minute, func(u *updater) { u.rights.checker = have })
+			if n := y.count("evict "); n != want {
+				t.Errorf("%d evictions with %d GiB in use, want %d", n, uses>>30, want)
+			}
+			if n := strings.Count(log, `about="get nodes/stats"`); n != 1 || !strings.Contains(log, "deploy/rights/node-guard/node-guard.yaml") {
+				t.Errorf("the missing right is logged %d times:\n%s", n, log)
+			}
+		})
+	}
+}
+
+// Pressure counts from the value of the flag on, and not in a dry run, in which kubelets would get the token of a person.
+func TestNodeGuard_flags_decideFromWhichPressurePodsMove(t *testing.T) {
+	for args, want := range map[string]int{
+		"": 1, "--node-guard-pressure=50": 1, "--node-guard-pressure=50.1": 0, "--node-guard-pressure=0": 0, "--node-guard=false": 0, "--updater-rules=upstream": 0, "--compatibility=upstream": 0,
+		"--dry-run": 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newGuardedNode(t, strings.Fields(args)...)
+			y.uses, y.waits = 4<<30, 0.5
+			u, _ := y.guard(t, 10*time.Minute, func(u *updater) {
+				if args == "--dry-run" {
+					u.rights.checker = nil // as in Work
+				}
+			})
+			if n := y.count("evict "); n != want || args == "--dry-run" && u.ledger.Guard.PressureLine != 0 {
+				t.Errorf("%q: %d evictions, want %d; pressure counts from %v on", args, n, want, u.ledger.Guard.PressureLine)
+			}
+		})
+	}
 }
 
 // The pods of a node use more than 85 % of its memory.

@@ -29,6 +29,7 @@ const (
 	featureTargets
 	featureDryRuns
 	featureNodeGuard
+	featureNodePressure
 )
 
 var features = []feature{
@@ -52,6 +53,10 @@ var features = []feature{
 	featureNodeGuard: {
 		"node-guard", kube.Right{Verb: "list", Group: "metrics.k8s.io", Resource: "pods"}, "no pod moves from nodes that are nearly out of memory, as with --node-guard=false",
 		(*Config).guardsNodes,
+	},
+	featureNodePressure: {
+		"node-guard", kube.Right{Verb: "get", Resource: "nodes/stats"}, "memory pressure does not count for the node guard, as with --node-guard-pressure=0",
+		func(c *Config) bool { return c.guardsNodes() && c.NodeGuardPressure > 0 },
 	},
 }
 
@@ -101,6 +106,10 @@ func (u *updater) checkRights(ctx context.Context, now time.Time) {
 		}
 	}
 	u.actuators.scalePoints.Forbid(r.missing[featureTargets])
+	u.ledger.Guard.PressureLine = 0 // as in a dry run, in which kubelets would get the token of a person
+	if !r.missing[featureNodePressure] {
+		u.ledger.Guard.PressureLine = u.config.NodeGuardPressure / 100
+	}
 	u.budget.Rescue = rescueModes[u.config.OOMRescue]
 	if r.missing[featureRescue] && u.budget.Rescue == rescue.ByDeletion {
 		u.budget.Rescue = rescue.ByEviction

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/rescue"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -30,7 +31,7 @@ func (g granted) Has(_ context.Context, r kube.Right) (bool, error) {
 func TestRights_missing_areLoggedOnceAndTheFeatureIsOff(t *testing.T) {
 	var log bytes.Buffer
 	have := granted{"create pods": true}
-	u := &updater{config: Defaults(), log: slog.New(slog.NewTextHandler(&log, nil)), rights: rights{checker: have, missing: map[int]bool{}, reported: map[int]bool{}}}
+	u := &updater{config: Defaults(), log: slog.New(slog.NewTextHandler(&log, nil)), rights: rights{checker: have, missing: map[int]bool{}, reported: map[int]bool{}}, ledger: ledger.New()}
 	u.budget = u.config.budget()
 	now := time.Date(2026, 3, 2, 14, 0, 0, 0, time.UTC)
 	check := func(want rescue.Mode, what string) {
@@ -69,7 +70,7 @@ func TestRights_missing_areLoggedOnceAndTheFeatureIsOff(t *testing.T) {
 func TestRights_featureIsOff_isNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	u := &updater{config: given(t, "--oom-rescue=off", "--mover=evict", "--hpa=ignore", "--node-guard=false"), log: slog.New(slog.NewTextHandler(&log, nil)),
-		rights: rights{checker: granted{"create pods": true}, missing: map[int]bool{}, reported: map[int]bool{}}}
+		rights: rights{checker: granted{"create pods": true}, missing: map[int]bool{}, reported: map[int]bool{}}, ledger: ledger.New()}
 	u.budget = u.config.budget()
 	u.checkRights(t.Context(), time.Now())
 	if log.Len() > 0 || u.budget.Rescue != rescue.Off {

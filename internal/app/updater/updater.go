@@ -44,6 +44,7 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/event"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/internal/edge/kubelet"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -105,7 +106,11 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err != nil {
 			return err
 		}
-		u.nodeUsage = nodeusage.New(usage, h, p.Log)
+		kubelets, err := kubelet.New(clients.Config, c.KubeletInsecure)
+		if err != nil {
+			return err
+		}
+		u.nodeUsage = nodeusage.New(usage, kubelets, h, p.Log)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)

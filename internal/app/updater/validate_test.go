@@ -17,6 +17,11 @@ func TestConfig_flagsAtTheirLimits_areAcceptedOrRejected(t *testing.T) {
 	for flags, want := range map[string]string{ // the error; "" if the flags are valid
 		"--updater-interval=1ns":                           "",
 		"--updater-interval=0s":                            "--updater-interval must be greater than 0, got 0s",
+		"--node-guard-pressure=0":                          "",
+		"--node-guard-pressure=100":                        "",
+		"--node-guard-pressure=-0.1":                       "--node-guard-pressure must be between 0 and 100, got -0.1",
+		"--node-guard-pressure=100.1":                      "--node-guard-pressure must be between 0 and 100, got 100.1",
+		"--node-guard-pressure=NaN":                        "--node-guard-pressure must be between 0 and 100, got NaN",
 		"--eviction-tolerance=0":                           "",
 		"--eviction-tolerance=1":                           "",
 		"--eviction-tolerance=-0.1":                        "--eviction-tolerance must be between 0 and 1, got -0.1",

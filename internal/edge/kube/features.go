@@ -74,7 +74,7 @@ func featureEnabled(metrics io.Reader, gate string) (bool, error) {
 	return false, cmp.Or(lines.Err(), fmt.Errorf("there is no metric kubernetes_feature_enabled for %s", gate))
 }
 
-// A Right is a permission in all namespaces, such as that to create pods.
+// A Right is a permission in all namespaces, such as that to create pods. The resource may have a subresource, as in nodes/stats.
 type Right struct{ Verb, Group, Resource string }
 
 // String returns the permission as kubectl auth can-i names it.
@@ -84,9 +84,10 @@ func (r Right) String() string {
 
 // Has reports whether podfit has a permission.
 func (c *Clients) Has(ctx context.Context, r Right) (bool, error) {
+	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	review, err := c.Core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: r.Resource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: subresource},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

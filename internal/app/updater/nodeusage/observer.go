@@ -1,13 +1,14 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeusage reads the memory usage of pods in parallel to the passes of the updater, and shows it to the node guard. It does not judge it:
-// package guard does.
+// Package nodeusage reads the memory usage of pods and the memory pressure of nodes in parallel to the passes of the updater, and shows them to the node
+// guard. It does not judge them: package guard does.
 package nodeusage
 
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -24,6 +25,9 @@ const (
 	retry    = time.Minute
 	// wait is how long a pass waits for usage. Usage that takes longer is used by a later pass.
 	wait = time.Second
+	// kubeletTimeout is the time for pressure from kubelets, of maxKubelets nodes at the same time, in turn if there are more.
+	kubeletTimeout = 3 * time.Second
+	maxKubelets    = 20
 )
 
 // Reader reads the present usage of the containers of all pods.
@@ -31,22 +35,33 @@ type Reader interface {
 	Read(ctx context.Context) (metrics.Reading, error)
 }
 
+// Kubelets report the memory pressure of their nodes, or not. The error is that of one.
+type Kubelets interface {
+	Pressures(ctx context.Context, nodes []cluster.Node) (map[string]guard.Pressure, error)
+}
+
 // An Observer watches the memory that is in use on the nodes of pods whose memory limits follow the highest usage, and so are far above their requests.
 // A nil Observer watches none.
 type Observer struct {
-	reader  Reader
-	health  *process.Health
-	log     *slog.Logger
-	samples map[cluster.Key]guard.Sample
-	next    time.Time                      // when usage is read next; zero if no node is watched
-	reading *process.Task[metrics.Reading] // nil: none is in progress
-	failing bool                           // the last reading failed, which was logged
-	unknown []string                       // the nodes whose usage is not known, which was logged
+	reader   Reader
+	kubelets Kubelets
+	health   *process.Health
+	log      *slog.Logger
+	samples  map[cluster.Key]guard.Sample
+	next     time.Time                      // when usage is read next; zero if no node is watched
+	reading  *process.Task[metrics.Reading] // nil: none is in progress
+	failing  bool                           // the last reading failed, which was logged
+	unknown  []string                       // the nodes whose usage is not known, which was logged
+
+	pressing *process.Task[map[string]guard.Pressure] // reads pressure; nil: none is in progress
+	turn     int                                      // the node with which it begins, if there are too many
+	failed   time.Time                                // when it was logged that pressure could not be read
+	silent   bool                                     // no kubelet reported pressure, which was logged
 }
 
 // New returns an observer that has read nothing.
-func New(reader Reader, h *process.Health, log *slog.Logger) *Observer {
-	return &Observer{reader: reader, health: h, log: log}
+func New(reader Reader, kubelets Kubelets, h *process.Health, log *slog.Logger) *Observer {
+	return &Observer{reader: reader, kubelets: kubelets, health: h, log: log}
 }
 
 // NextRead returns when usage is read next. The zero time means that no node is watched.
@@ -67,10 +82,10 @@ func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book
 	watched := needing(w)
 	if !permitted || len(watched) == 0 {
 		book.Alarms = nil
-		*o = *New(o.reader, o.health, o.log)
+		*o = *New(o.reader, o.kubelets, o.health, o.log)
 		return len(watched)
 	}
-	o.read(ctx, now)
+	o.read(ctx, now, w.Nodes, book)
 	book.Observe(now, w.Nodes, watched, w.Pods, o.samples)
 	unguarded = len(book.Unknown)
 	if o.failing {
@@ -97,11 +112,12 @@ func needing(w *plan.World) map[string]bool {
 	return watched
 }
 
-// read reads usage if it is time. A pass does not wait for an earlier request.
-func (o *Observer) read(ctx context.Context, now time.Time) {
+// read reads usage and pressure if it is time. A pass does not wait for an earlier request.
+func (o *Observer) read(ctx context.Context, now time.Time, nodes []cluster.Node, book *guard.Book) {
 	within := time.Millisecond
 	if o.reading == nil && (now.After(o.next) || now.Before(o.next.Add(-retry))) {
 		within = wait
+		o.readPressure(ctx, now, nodes, book)
 		o.reading = process.Begin(o.log, o.health, "the usage of pods", func() (metrics.Reading, error) {
 			ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
 			defer cancel()
@@ -141,4 +157,36 @@ func (o *Observer) took(now time.Time) {
 			o.samples[s.Pod] = guard.Sample{At: cluster.Earliest(of.At, s.At), Bytes: of.Bytes + int64(s.Memory)}
 		}
 	}
+}
+
+// readPressure takes the pressure that was read, and begins to read again. No pass waits for it.
+func (o *Observer) readPressure(ctx context.Context, now time.Time, nodes []cluster.Node, book *guard.Book) {
+	if last := o.pressing; last != nil {
+		if !last.Ends(time.Millisecond) {
+			return
+		}
+		o.pressing = nil
+		book.Pressure = last.Result
+		switch {
+		case last.Err != nil && now.Sub(o.failed) >= guard.Rest:
+			o.failed = now
+			o.log.Warn("Cannot read the memory pressure of nodes from their kubelets; only usage tells there that memory is nearly used up", slog.String("error", kube.Answer(last.Err)),
+				slog.String("remedy", "after 401, set authentication.webhook.enabled=true in the configuration of the kubelets. After 403, apply deploy/rights/node-guard. If the certificate is not trusted, set serverTLSBootstrap=true in the configuration of the kubelets, or --kubelet-insecure-tls on podfit. Or set --node-guard-pressure=0"))
+		case last.Err == nil && len(last.Result) == 0 && !o.silent:
+			o.silent = true
+			o.log.Debug("Kubelets report no memory pressure (PSI) of nodes; only usage tells there that memory is nearly used up")
+		}
+	}
+	due := slices.DeleteFunc(slices.Clone(nodes), func(n cluster.Node) bool { return !book.Filling[n.Name] || n.Kubelet == "" })
+	if len(due) == 0 || book.PressureLine == 0 {
+		return
+	}
+	o.turn = (o.turn + maxKubelets) % len(due)
+	due = slices.Concat(due[o.turn:], due[:o.turn])[:min(len(due), maxKubelets)]
+	kubelets := o.kubelets
+	o.pressing = process.Begin(o.log, o.health, "the memory pressure of nodes", func() (map[string]guard.Pressure, error) {
+		ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+		defer cancel()
+		return kubelets.Pressures(ctx, due)
+	})
 }
