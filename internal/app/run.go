@@ -112,7 +112,7 @@ from your machine, the API server must be able to reach this process: use
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.share()
 			clients, world, err := c.Common.Connect(ctx, p, "run", watcher.Options{
-				Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
+				Pods: watcher.AllPods, Evictions: true, Nodes: true, NodeGroups: true, Limits: true, Quotas: true, Budgets: true, Profiles: !c.Admission.NoProfiles,
 				Rules: true, Held: true, FreezeSwitch: c.Updater.FreezeSwitch(),
 			})
 			if err != nil {

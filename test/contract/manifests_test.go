@@ -182,6 +182,7 @@ var componentRights = map[string][]string{
 	"hpa-targets":        {"cluster autoscaling/horizontalpodautoscalers: patch"},
 	"api-server-metrics": {"cluster /metrics: get"},
 	"node-guard":         {"cluster core/nodes/stats: get", "cluster metrics.k8s.io/pods: list"},
+	"node-groups":        {"cluster core/configmaps[cluster-autoscaler-status]: get"},
 	"kubelet-metrics":    {"cluster core/nodes/metrics: get"},
 	"namespace-opt-in":   {"cluster autoscaling.k8s.io/verticalpodautoscalers: create delete patch", "cluster core/namespaces: list"},
 }

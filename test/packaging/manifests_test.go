@@ -31,7 +31,7 @@ func ways(t *testing.T) map[string][]string {
 		"kustomize":            {"-k", deploy},
 		"kustomize all-in-one": {"-k", overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/all-in-one, DEPLOY/web]\n")},
 		"kustomize with rights": {"-k", overlay(t, "resources: [DEPLOY]\ncomponents: [DEPLOY/rights/placeholders, DEPLOY/rights/provisioning-requests, "+
-			"DEPLOY/rights/oom-rescue, DEPLOY/rights/surges, DEPLOY/rights/hpa-targets, DEPLOY/rights/api-server-metrics, DEPLOY/rights/node-guard, DEPLOY/rights/namespace-opt-in, DEPLOY/rights/kubelet-metrics]\n")},
+			"DEPLOY/rights/oom-rescue, DEPLOY/rights/surges, DEPLOY/rights/hpa-targets, DEPLOY/rights/api-server-metrics, DEPLOY/rights/node-guard, DEPLOY/rights/node-groups, DEPLOY/rights/namespace-opt-in, DEPLOY/rights/kubelet-metrics]\n")},
 	}
 }
 

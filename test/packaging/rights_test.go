@@ -17,7 +17,7 @@ import (
 // components are the folders of deploy/rights, by the value of the chart.
 var components = map[string]string{
 	"placeholders": "placeholders", "provisioningRequests": "provisioning-requests", "oomRescue": "oom-rescue", "surges": "surges", "hpaTargets": "hpa-targets",
-	"apiServerMetrics": "api-server-metrics", "nodeGuard": "node-guard", "namespaceOptIn": "namespace-opt-in", "kubeletMetrics": "kubelet-metrics",
+	"apiServerMetrics": "api-server-metrics", "nodeGuard": "node-guard", "nodeGroups": "node-groups", "namespaceOptIn": "namespace-opt-in", "kubeletMetrics": "kubelet-metrics",
 }
 
 // allRights are the assignments of values that add all rights.

@@ -144,6 +144,7 @@ surges: surges
 hpaTargets: hpa-targets
 apiServerMetrics: api-server-metrics
 nodeGuard: node-guard
+nodeGroups: node-groups
 namespaceOptIn: namespace-opt-in
 kubeletMetrics: kubelet-metrics
 {{- end }}

@@ -93,7 +93,7 @@ func (s *Settings) Restrict(namespace string) {
 // WatcherOptions selects what the updater reads of the cluster.
 func (s *Settings) WatcherOptions() watcher.Options {
 	return s.config.Watched(watcher.Options{
-		Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Rules: true, FreezeSwitch: s.config.FreezeSwitch(),
+		Pods: watcher.LivePods, Nodes: true, NodeGroups: true, Limits: true, Quotas: true, Budgets: true, Rules: true, FreezeSwitch: s.config.FreezeSwitch(),
 	})
 }
 

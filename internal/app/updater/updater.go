@@ -62,7 +62,7 @@ With --dry-run it only logs the changes that it would make.`,
 		Prepare: func(ctx context.Context, p *process.Process) (func(context.Context) error, error) {
 			c.settle()
 			clients, world, err := c.Common.Connect(ctx, p, "updater", watcher.Options{
-				Pods: watcher.LivePods, Nodes: true, Limits: true, Quotas: true, Budgets: true, Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(),
+				Pods: watcher.LivePods, Nodes: true, NodeGroups: true, Limits: true, Quotas: true, Budgets: true, Rules: true, Profiles: true, FreezeSwitch: c.FreezeSwitch(),
 			})
 			if err != nil {
 				return nil, err

@@ -43,6 +43,7 @@ type Node struct {
 	Taints      []Taint  // those that reserve it
 	Labels      []string // "key=value", sorted
 	Kubelet     string   // address and port of its kubelet; "" if it is not known
+	Group       string   // name of its NodeGroup, if Karpenter or the Cluster API has added it; "" if it is not known
 	Kernel      string   // version of the kernel, such as 6.8.0-45-generic; "" if it is not known
 }
 

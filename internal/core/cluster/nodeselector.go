@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"math"
+	"path"
 	"slices"
 	"strings"
 )
@@ -152,4 +154,57 @@ func (n *Node) Role() (name, label string) {
 	}
 	label, _, _ = strings.Cut(n.Labels[at], "=")
 	return strings.TrimPrefix(label, roleLabel), label
+}
+
+// A NewNode is a kind of node that an autoscaler of the cluster can add. Its labels are not known, so it matches any node selector.
+type NewNode struct {
+	Size    Resources // largest allocatable amounts; an amount that is not set is not bounded
+	Unsized bool      // its group does not describe it, or adds none: the node bounds no pod
+	Taints  []Taint   // those that reserve it
+	NodeGroup
+}
+
+// A NodeGroup is a group of nodes that an autoscaler enlarges. The zero value can grow, and it is not known by how much.
+type NodeGroup struct {
+	Name      string    // "NodePool/NAME" of Karpenter, or the name that the cluster autoscaler uses
+	Counted   bool      // More is known
+	More      int       // nodes that can still be added
+	Room      Resources // capacity that can still be added; an amount that is not set is not bounded, or not known
+	BackedOff bool      // the autoscaler adds no nodes for some time, because it could not add the last ones
+}
+
+// IsFull reports whether no node can be added now.
+func (g *NodeGroup) IsFull() bool { return g.BackedOff || g.Counted && g.More <= 0 || g.Room.HasNone() }
+
+// IsBounded reports whether it is known by how much the group can grow.
+func (g *NodeGroup) IsBounded() bool { return g.Counted || !g.Room.Has.Empty() }
+
+// Addable returns how many nodes of a size can be added until a bounded group is at its maximum.
+func (g *NodeGroup) Addable(size Resources) int {
+	nodes := math.MaxInt
+	if g.Counted {
+		nodes = g.More
+	}
+	for _, res := range All {
+		if room, bounded := g.Room.Get(res); bounded {
+			nodes = min(nodes, int(max(room, 0)/max(size.Amount(res), 1)))
+		}
+	}
+	return nodes
+}
+
+// Contains reports whether a node is known to be one of the group. The cluster autoscaler names groups as the cloud does.
+func (g *NodeGroup) Contains(n *Node) bool {
+	name := path.Base(g.Name) // GKE has URLs
+	eks := n.Label("eks.amazonaws.com/nodegroup")
+	switch {
+	case n.Group != "":
+		return n.Group == g.Name
+	case eks != "": // eks-NAME-UUID
+		id, found := strings.CutPrefix(name, "eks-"+eks+"-")
+		return found && len(id) == len("00000000-0000-0000-0000-000000000000")
+	case strings.HasSuffix(name, "-grp"): // GKE: gke-CLUSTER-POOL-ID-grp, of nodes gke-CLUSTER-POOL-ID-…
+		return strings.HasPrefix(n.Name, strings.TrimSuffix(name, "grp"))
+	}
+	return strings.HasSuffix(name, "-vmss") && strings.HasPrefix(n.Name, name) // AKS
 }

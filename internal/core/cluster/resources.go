@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -153,6 +154,21 @@ func (r Resources) Add(other Resources) Resources {
 // Highest returns the higher amount of each resource. A resource is set if it is set in one of them.
 func (r Resources) Highest(other Resources) Resources {
 	return Resources{CPU: max(r.CPU, other.CPU), Memory: max(r.Memory, other.Memory), Has: r.Has | other.Has}
+}
+
+// Lowest returns the lower amount of each resource, of those that are set.
+func (r Resources) Lowest(other Resources) Resources {
+	for _, res := range All {
+		if v, ok := other.Get(res); ok && (!r.Has.Has(res) || v < r.Amount(res)) {
+			r = r.Set(res, v)
+		}
+	}
+	return r
+}
+
+// HasNone reports whether an amount is set and not positive.
+func (r Resources) HasNone() bool {
+	return slices.ContainsFunc(All[:], func(res Resource) bool { return r.Has.Has(res) && r.Amount(res) <= 0 })
 }
 
 // String returns a readable form, such as "cpu=100m memory=256Mi", or "none".

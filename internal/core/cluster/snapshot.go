@@ -52,9 +52,3 @@ type Daemon struct {
 func (d *Daemon) RunsOn(n *Node) bool {
 	return !d.Somewhere && n.Matches(d.Selector) && d.Tolerations.Tolerate(n.Taints)
 }
-
-// A NewNode is a kind of node that an autoscaler of the cluster can add. Its labels are not known, so it matches any node selector.
-type NewNode struct {
-	Size   Resources // largest allocatable amounts; an amount that is not set is not bounded
-	Taints []Taint   // those that reserve it
-}

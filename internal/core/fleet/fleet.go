@@ -60,7 +60,8 @@ type Fleet struct {
 // A node is a node and what DaemonSets leave of it.
 type node struct {
 	*cluster.Node
-	left cluster.Resources
+	left  cluster.Resources
+	group *cluster.NodeGroup // of a node that can be added
 }
 
 // New returns the fleet of a cluster.
@@ -72,12 +73,14 @@ func New(c Config) *Fleet {
 			continue // the kubelet has not reported its size yet
 		}
 		f.byName[n.Name] = len(f.nodes)
-		f.nodes = append(f.nodes, node{n, left(n, c.Daemons, cluster.Key{})})
+		f.nodes = append(f.nodes, node{n, left(n, c.Daemons, cluster.Key{}), nil})
 	}
 	for i := range c.New {
-		unbounded := cluster.Amounts(math.MaxInt64, math.MaxInt64)
-		n := &cluster.Node{Allocatable: c.New[i].Size.Or(unbounded), Taints: c.New[i].Taints}
-		f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{})})
+		if a := &c.New[i]; !a.Unsized {
+			unbounded := cluster.Amounts(math.MaxInt64, math.MaxInt64)
+			n := &cluster.Node{Allocatable: a.Size.Or(unbounded), Taints: a.Taints}
+			f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{}), &a.NodeGroup})
+		}
 	}
 	return f
 }
@@ -114,15 +117,22 @@ func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, 
 	return tolerations, !known && p.Tolerance != cluster.Unlisted // of unlisted ones none is known, so that the size is not larger than in the webhook
 }
 
-// CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests.
-func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) bool {
+// CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests. now is false if it could only if the group
+// of the node was not at its maximum.
+func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) (now, ever bool) {
 	if f == nil {
-		return false
+		return false, false
 	}
 	tolerations, anyTaint := f.tolerationsOf(p)
-	return slices.ContainsFunc(f.added, func(n node) bool {
-		return (anyTaint || tolerations.Tolerate(n.Taints)) && requests.CPU <= n.left.CPU && requests.Memory <= n.left.Memory
-	})
+	holds := func(size cluster.Resources) bool { return requests.CPU <= size.CPU && requests.Memory <= size.Memory }
+	for i := range f.added {
+		n := &f.added[i]
+		if (anyTaint || tolerations.Tolerate(n.Taints)) && holds(n.left) {
+			ever = true
+			now = now || !n.group.IsFull() && holds(n.left.Lowest(n.group.Room))
+		}
+	}
+	return now, ever
 }
 
 // fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.

@@ -122,15 +122,50 @@ func TestFleet_canAdd_nodesWithTheTaintsThatThePodTolerates(t *testing.T) {
 		"tolerates all taints":                   {cluster.Pod{Tolerance: cluster.AnyTaint}, amountsOf(31, 1), true},
 		"more CPU than any node that can be had": {cluster.Pod{Tolerance: cluster.AnyTaint}, amountsOf(32, 1), false},
 	} {
-		if got := f.CanAdd(&c.pod, c.requests); got != c.want {
+		if got, _ := f.CanAdd(&c.pod, c.requests); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
-	if (*Fleet)(nil).CanAdd(&cluster.Pod{}, amountsOf(0, 0)) {
+	if now, ever := (*Fleet)(nil).CanAdd(&cluster.Pod{}, amountsOf(0, 0)); now || ever {
 		t.Error("a node can be added although none is known")
 	}
 	if f.Of(&cluster.Pod{}) != nil || f.For(cluster.NodeSelector{}, nil, true) != nil || f.OnNode("n", cluster.Key{}) != nil {
 		t.Error("pods are scaled down to nodes although that is off")
+	}
+}
+
+// A node that cannot be added now holds no pod. The sizes of pods stay the same: they do not change with the number of nodes.
+func TestFleet_groupIsFull_nodeIsNotAddedAndSizesStay(t *testing.T) {
+	gpu := []cluster.Taint{{Key: "gpu", Effect: "NoSchedule"}}
+	for name, c := range map[string]struct {
+		group cluster.NodeGroup
+		now   bool
+	}{
+		"not known":         {cluster.NodeGroup{}, true},
+		"one more":          {cluster.NodeGroup{Counted: true, More: 1}, true},
+		"at its maximum":    {cluster.NodeGroup{Counted: true}, false},
+		"backs off":         {cluster.NodeGroup{Counted: true, More: 1, BackedOff: true}, false},
+		"room for less":     {cluster.NodeGroup{Room: amountsOf(7, 99)}, false},
+		"room for the pod":  {cluster.NodeGroup{Room: amountsOf(8, 99)}, true},
+		"no room":           {cluster.NodeGroup{Room: amountsOf(-3, 99)}, false},
+		"too little memory": {cluster.NodeGroup{Room: cluster.Resources{}.Set(cluster.Memory, 1)}, false},
+		"enough memory":     {cluster.NodeGroup{Room: cluster.Resources{}.Set(cluster.Memory, 99<<30)}, true},
+	} {
+		config := Config{
+			Nodes: []cluster.Node{{Name: "small", Allocatable: amountsOf(4, 8)}},
+			New:   []cluster.NewNode{{Size: amountsOf(16, 32), NodeGroup: c.group}, {Size: amountsOf(99, 99), Unsized: true}, {Size: amountsOf(99, 99), Taints: gpu}},
+		}
+		f := New(config)
+		if now, ever := f.CanAdd(&cluster.Pod{}, amountsOf(8, 16)); now != c.now || !ever {
+			t.Errorf("%s: can be added now %t, ever %t", name, now, ever)
+		}
+		if now, ever := f.CanAdd(&cluster.Pod{}, amountsOf(17, 1)); now || ever {
+			t.Errorf("%s: a pod that is too large for the node", name)
+		}
+		want := []cluster.Resources{amountsOf(16, 32)}
+		if got := f.Of(&cluster.Pod{}).Largest; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: sizes %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/fleet"
 )
 
@@ -52,7 +53,18 @@ func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
 			return true
 		}
 	}
-	return !own && (slices.ContainsFunc(s.largestFor(p.Reach()), fits) || known && s.fleet.CanAdd(p, size))
+	added, _ := s.fleet.CanAdd(p, size)
+	return !own && (slices.ContainsFunc(s.largestFor(p.Reach()), fits) || known && added)
+}
+
+// Misfit returns why a pod with the given requests does not fit. It names no group of nodes: its owner may not know of them.
+func (s *Sizes) Misfit(p *cluster.Pod, size cluster.Resources) decision.Reason {
+	r := decision.Reason{Code: decision.NoNodeFits, Text: size.String()}
+	_, known := s.Accepting(p.Reach())
+	if _, ever := s.fleet.CanAdd(p, size); ever && known && p.Controller.Kind != "DaemonSet" {
+		r.Note = "Groups of nodes could add one, but are at their maximum, or their autoscaler waits after a failure."
+	}
+	return r
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in

@@ -305,7 +305,7 @@ func (t *candidate) unplaceable(with []policy.Fitted) (decision.Reason, bool) {
 	if t.sizes.Fit(t.d.Pod, size) {
 		return decision.Reason{}, false
 	}
-	return decision.Reason{Code: decision.NoNodeFits, Text: size.String()}, true
+	return t.sizes.Misfit(t.d.Pod, size), true
 }
 
 func (t *candidate) tooFewReplicas() (decision.Reason, bool) {

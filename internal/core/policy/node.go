@@ -52,19 +52,10 @@ func hardQuota(quotas *cluster.Quotas) cluster.PodResources {
 	if quotas == nil {
 		return out
 	}
-	lowest := func(to *cluster.Resources, hard cluster.Resources) {
-		for _, res := range cluster.All {
-			if v, bounded := hard.Get(res); bounded {
-				if before, ok := to.Get(res); !ok || v < before {
-					*to = to.Set(res, v)
-				}
-			}
-		}
-	}
 	for i := range quotas.List {
 		if q := &quotas.List[i]; q.Counts(cluster.Standing{}, false) == cluster.Yes {
-			lowest(&out.Requests, q.Hard.Requests)
-			lowest(&out.Limits, q.Hard.Limits)
+			out.Requests = out.Requests.Lowest(q.Hard.Requests)
+			out.Limits = out.Limits.Lowest(q.Hard.Limits)
 		}
 	}
 	return out

@@ -124,7 +124,7 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 		d.Wanted = t.Largest
 		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, need.NameUnlessSole(p)(t.Largest.Container)
 	case !placeable:
-		d.Reason = decision.Reason{Code: decision.NoNodeFits, Text: change.Total(p, nil).String()}
+		d.Reason = s.Sizes.Misfit(p, change.Total(p, nil))
 	default:
 		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	}

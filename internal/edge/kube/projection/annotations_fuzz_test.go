@@ -53,14 +53,18 @@ func FuzzNewNodes_anyObject_sizesAreValid(f *testing.F) {
 		if err != nil && len(nodes) != 0 {
 			t.Errorf("nodes %+v and error %v", nodes, err)
 		}
-		group, ok := NodeGroup(&metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: most, groupCPU: cpu, groupMemory: memory, groupTaints: taints}})
+		m := machineDeployment{Metadata: metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: most, groupCPU: cpu, groupMemory: memory, groupTaints: taints}}}
+		group, ok := m.node()
 		if ok {
 			nodes = append(nodes, group)
 		}
 		for _, n := range nodes {
 			for _, res := range cluster.All {
-				if v, bounded := n.Size.Get(res); bounded && (v < 1 || v > kube.MostAmount) {
+				if v, bounded := n.Size.Get(res); bounded && !n.Unsized && (v < 1 || v > kube.MostAmount) {
 					t.Errorf("%s of a node is %d", res, v)
+				}
+				if n.More < 0 || n.More > 100_000 || n.Room.Amount(res) > kube.MostAmount {
+					t.Errorf("the group of a node can grow by %+v", n.NodeGroup)
 				}
 			}
 		}

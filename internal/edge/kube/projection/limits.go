@@ -57,11 +57,7 @@ func thousandths(list corev1.ResourceList) cluster.Resources {
 	var r cluster.Resources
 	for _, res := range cluster.All {
 		if q, ok := list[corev1.ResourceName(res.String())]; ok {
-			v := kube.Amount(cluster.CPU, q)
-			if v > 1 {
-				v = kube.Floor(cluster.CPU, q)
-			}
-			r = r.Set(res, v)
+			r = r.Set(res, kube.AmountsBelow(corev1.ResourceList{corev1.ResourceCPU: q}).CPU) // thousandths, as of a core
 		}
 	}
 	return r
@@ -79,10 +75,10 @@ func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {
 				r = &out.Pod
 				ratio = &out.PodRatio
 			}
-			r.Min = pick(r.Min, it.min, func(have, v int64) bool { return v > have })
-			r.Max = pick(r.Max, it.max, func(have, v int64) bool { return v < have })
+			r.Min = r.Min.Highest(it.min)
+			r.Max = r.Max.Lowest(it.max)
 			out.Fractions = out.Fractions || it.fraction
-			*ratio = pick(*ratio, it.ratio, func(have, v int64) bool { return v < have })
+			*ratio = ratio.Lowest(it.ratio)
 			if !it.pod {
 				out.DefaultRequest = it.request.Or(out.DefaultRequest)
 			}
@@ -92,20 +88,6 @@ func MergeLimits(byName map[string][]LimitItem) cluster.LimitRange {
 		}
 	}
 	return out
-}
-
-// pick returns have, with each amount of other that have lacks or that is better.
-func pick(have, other cluster.Resources, better func(have, v int64) bool) cluster.Resources {
-	for _, res := range cluster.All {
-		v, ok := other.Get(res)
-		if !ok {
-			continue
-		}
-		if h, set := have.Get(res); !set || better(h, v) {
-			have = have.Set(res, v)
-		}
-	}
-	return have
 }
 
 // A limitName is the name of a rule for a limit, in an annotation or a SizingProfile.

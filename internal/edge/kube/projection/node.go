@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -29,6 +32,7 @@ func Node(n *corev1.Node, in *Interner) cluster.Node {
 		MaxPods:     int(n.Status.Allocatable.Pods().Value()),
 		Cordoned:    n.Spec.Unschedulable,
 		Kept:        n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true",
+		Group:       in.String(groupOf(n)),
 		Kernel:      in.String(n.Status.NodeInfo.KernelVersion),
 	}
 	out.Taints = reserving(n.Spec.Taints, in)
@@ -82,6 +86,56 @@ func Pairs(labels map[string]string, in *Interner) []string {
 	return out
 }
 
+// groupOf returns the name of the group of a node that Karpenter or the Cluster API has added; "" if that is not known. The MachineSet that owns
+// a machine is named after its MachineDeployment, with a suffix.
+func groupOf(n *corev1.Node) string {
+	if pool := n.Labels["karpenter.sh/nodepool"]; pool != "" {
+		return nodePoolKind + pool
+	}
+	owner := n.Annotations["cluster.x-k8s.io/owner-name"]
+	end := strings.LastIndex(owner, "-")
+	if n.Annotations["cluster.x-k8s.io/owner-kind"] != "MachineSet" || end < 0 {
+		return ""
+	}
+	return path.Join(machineDeploymentKind, n.Annotations["cluster.x-k8s.io/cluster-namespace"], owner[:end])
+}
+
+// The beginnings of the names of groups.
+const (
+	nodePoolKind          = "NodePool/"
+	machineDeploymentKind = "MachineDeployment/" // as the cluster autoscaler names groups of the Cluster API
+)
+
+// count sets the number of nodes that can still be added to a group. It is not known if an amount is not plausible: a very high maximum stands
+// for no maximum.
+func count(g *cluster.NodeGroup, most, has *int64) {
+	g.Counted = most != nil && *most >= 0 && *most <= 100_000 && has != nil && *has >= 0
+	if g.Counted {
+		g.More = int(max(*most-*has, 0))
+	}
+}
+
+// readable returns the objects that can be decoded, so that one that cannot does not hide the others.
+func readable[T any](all []json.RawMessage) []T {
+	out := make([]T, 0, len(all))
+	for i := range all {
+		var v T
+		if json.Unmarshal(all[i], &v) == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// items returns the readable objects of a list in JSON.
+func items[T any](list []byte) ([]T, error) {
+	var all struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	err := json.Unmarshal(list, &all)
+	return readable[T](all.Items), err
+}
+
 // A nodePool is the part of a NodePool of Karpenter that podfit reads.
 type nodePool struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
@@ -89,17 +143,14 @@ type nodePool struct {
 		Limits   map[corev1.ResourceName]resource.Quantity `json:"limits"`
 		Template struct {
 			Spec struct {
-				Taints       []corev1.Taint    `json:"taints"`
-				Requirements []poolRequirement `json:"requirements"`
+				Taints       []corev1.Taint                   `json:"taints"`
+				Requirements []corev1.NodeSelectorRequirement `json:"requirements"`
 			} `json:"spec"`
 		} `json:"template"`
 	} `json:"spec"`
-}
-
-type poolRequirement struct {
-	Key      string   `json:"key"`
-	Operator string   `json:"operator"`
-	Values   []string `json:"values"`
+	Status struct {
+		Resources map[corev1.ResourceName]resource.Quantity `json:"resources"` // of the nodes that exist
+	} `json:"status"`
 }
 
 // poolSizes are the requirements that bound the size of an instance. Karpenter's providers for AWS and Azure define them.
@@ -113,54 +164,54 @@ var poolSizes = map[string]struct {
 	"karpenter.azure.com/sku-memory":    {cluster.Memory, 1 << 20},
 }
 
-// NodePools returns the largest nodes that the NodePools of Karpenter can add, from a NodePoolList in JSON. A node is not larger than the
-// limits of its pool and than its requirements on the size of instances. A pool without both can add nodes of any size. A pool that is not
-// readable is left out, so that it does not hide the others.
-func NodePools(list []byte) ([]cluster.NewNode, error) {
-	var all struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(list, &all); err != nil {
-		return nil, fmt.Errorf("decode NodePools: %w", err)
-	}
-	var out []cluster.NewNode
-	for i := range all.Items {
-		var p nodePool
-		if err := json.Unmarshal(all.Items[i], &p); err != nil || p.Metadata.DeletionTimestamp != nil {
-			continue
-		}
-		var n cluster.NewNode
-		for _, res := range cluster.All {
-			if limit, ok := p.Spec.Limits[corev1.ResourceName(res.String())]; ok {
-				lower(&n.Size, res, kube.SignedAmount(res, limit))
-			}
-		}
-		for j := range p.Spec.Template.Spec.Requirements {
-			r := &p.Spec.Template.Spec.Requirements[j]
-			if size, known := poolSizes[r.Key]; known {
-				if most, bounded := r.most(); bounded {
-					lower(&n.Size, size.res, min(most, kube.MostAmount/size.unit)*size.unit)
-				}
-			}
-		}
-		n.Taints = reserving(p.Spec.Template.Spec.Taints, nil)
-		if !hasNone(n.Size) {
-			out = append(out, n)
+// NodePools returns the largest nodes that the NodePools of Karpenter can add, from a NodePoolList in JSON.
+func NodePools(list []byte) (out []cluster.NewNode, err error) {
+	all, err := items[nodePool](list)
+	for i := range all {
+		if all[i].Metadata.DeletionTimestamp == nil {
+			out = append(out, all[i].node())
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-// hasNone reports whether a pool cannot add any node.
-func hasNone(size cluster.Resources) bool {
-	return slices.ContainsFunc(cluster.All[:], func(res cluster.Resource) bool {
-		v, bounded := size.Get(res)
-		return bounded && v <= 0
-	})
+// node returns the largest node that the pool can add: it is not larger than the limits of the pool and its requirements on the size of instances.
+// A pool without both can add nodes of any size. The pool can grow by its limits minus what exists. That is not known if the status lacks the
+// amount of a limit, or the limit is one of another resource.
+func (p *nodePool) node() cluster.NewNode {
+	n := cluster.NewNode{Taints: reserving(p.Spec.Template.Spec.Taints, nil), NodeGroup: cluster.NodeGroup{Name: nodePoolKind + p.Metadata.Name}}
+	grown := n.NodeGroup
+	known := true
+	for name, limit := range p.Spec.Limits {
+		has, reported := p.Status.Resources[name]
+		res, isSize := cluster.ParseResource(string(name)) // other amounts are whole numbers, as memory
+		most := kube.SignedAmount(res, limit)
+		exists := kube.SignedAmount(res, has)
+		if isSize {
+			n.Size = n.Size.Set(res, most)
+			grown.Room = grown.Room.Set(res, most-max(exists, 0))
+		} else {
+			count(&grown, &most, &exists)
+		}
+		known = known && reported && (isSize || name == "nodes")
+	}
+	if known {
+		n.NodeGroup = grown
+	}
+	for j := range p.Spec.Template.Spec.Requirements {
+		r := &p.Spec.Template.Spec.Requirements[j]
+		if size, known := poolSizes[r.Key]; known {
+			if most, bounded := highest(r); bounded {
+				n.Size = n.Size.Lowest(cluster.Resources{}.Set(size.res, min(most, kube.MostAmount/size.unit)*size.unit))
+			}
+		}
+	}
+	n.Unsized = n.Size.HasNone()
+	return n
 }
 
-// most returns the highest value that a requirement allows, and false if it has no bound that podfit can read.
-func (r *poolRequirement) most() (int64, bool) {
+// highest returns the highest value that a requirement allows, and false if it has no bound that podfit can read.
+func highest(r *corev1.NodeSelectorRequirement) (int64, bool) {
 	var most int64
 	for _, text := range r.Values {
 		v, err := strconv.ParseInt(text, 10, 64)
@@ -188,19 +239,39 @@ const (
 	groupTaints  = "capacity.cluster-autoscaler.kubernetes.io/taints"
 )
 
-// NodeGroup returns the node that the cluster autoscaler can add to a node group of the Cluster API. It returns false if the autoscaler
-// does not manage the group, or if the group does not describe its nodes: then the existing nodes show their size.
-func NodeGroup(m metav1.Object) (cluster.NewNode, bool) {
-	a := m.GetAnnotations()
-	if most, err := strconv.Atoi(a[groupMaxSize]); err != nil || most <= 0 || m.GetDeletionTimestamp() != nil {
-		return cluster.NewNode{}, false
+// A machineDeployment is the part of a MachineDeployment of the Cluster API that podfit reads.
+type machineDeployment struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Replicas *int64 `json:"replicas"`
+	} `json:"spec"`
+}
+
+// MachineDeployments returns the nodes that the cluster autoscaler can add to node groups of the Cluster API, from a list in JSON.
+func MachineDeployments(list []byte) (out []cluster.NewNode, err error) {
+	all, err := items[machineDeployment](list)
+	for i := range all {
+		if n, managed := all[i].node(); managed {
+			out = append(out, n)
+		}
 	}
+	return out, err
+}
+
+// node returns the node that the autoscaler can add, and false if it does not manage the group. If the group does not describe its nodes, the
+// existing ones show their size.
+func (m *machineDeployment) node() (n cluster.NewNode, managed bool) {
+	a := m.Metadata.Annotations
+	most, err := strconv.ParseInt(a[groupMaxSize], 10, 64)
+	if err != nil || most <= 0 || m.Metadata.DeletionTimestamp != nil {
+		return n, false
+	}
+	n.Name = path.Join(machineDeploymentKind, m.Metadata.Namespace, m.Metadata.Name)
+	count(&n.NodeGroup, &most, m.Spec.Replicas)
 	cpu, err := kube.ParseQuantity(a[groupCPU])
 	memory, err2 := kube.ParseQuantity(a[groupMemory])
-	n := cluster.NewNode{Size: cluster.Amounts(kube.SignedAmount(cluster.CPU, cpu), kube.SignedAmount(cluster.Memory, memory))}
-	if err != nil || err2 != nil || hasNone(n.Size) {
-		return cluster.NewNode{}, false
-	}
+	n.Size = cluster.Amounts(kube.SignedAmount(cluster.CPU, cpu), kube.SignedAmount(cluster.Memory, memory))
+	n.Unsized = err != nil || err2 != nil || n.Size.HasNone()
 	for text := range strings.SplitSeq(a[groupTaints], ",") {
 		keyValue, effect, ok := strings.Cut(strings.TrimSpace(text), ":")
 		key, value, _ := strings.Cut(keyValue, "=")
@@ -209,4 +280,52 @@ func NodeGroup(m metav1.Object) (cluster.NewNode, bool) {
 		}
 	}
 	return n, true
+}
+
+// A groupStatus is the part of the status of a group of the cluster autoscaler that podfit reads.
+type groupStatus struct {
+	Name   string `json:"name"`
+	Health struct {
+		Target *int64 `json:"cloudProviderTarget"` // nodes that should exist
+		Most   *int64 `json:"maxSize"`
+	} `json:"health"`
+	ScaleUp struct {
+		Status string `json:"status"`
+	} `json:"scaleUp"`
+}
+
+// AutoscalerStatus returns the groups of the cluster autoscaler, from its status ConfigMap in JSON. The error says what of it is not usable, also
+// if there are groups.
+func AutoscalerStatus(now time.Time, object []byte) ([]cluster.NewNode, error) {
+	const (
+		statusTTL  = 15 * time.Minute // the autoscaler writes it every 10 seconds
+		mostGroups = 1000
+	)
+	var m corev1.ConfigMap
+	if err := json.Unmarshal(object, &m); err != nil || m.Data["status"] == "" {
+		return nil, err
+	}
+	var status struct {
+		Time   string            `json:"time"`
+		Groups []json.RawMessage `json:"nodeGroups"`
+	}
+	if err := yaml.Unmarshal([]byte(m.Data["status"]), &status); err != nil {
+		return nil, fmt.Errorf("it must be YAML, as cluster autoscaler 1.30 and later write it: %w", err)
+	}
+	at, err := time.Parse("2006-01-02 15:04:05.999999999 -0700 MST", status.Time)
+	if err != nil || now.Sub(at) > statusTTL {
+		return nil, fmt.Errorf("it must be newer than %s, its time is %q", statusTTL, status.Time)
+	}
+	var out []cluster.NewNode
+	for _, g := range readable[groupStatus](status.Groups[:min(len(status.Groups), mostGroups)]) {
+		n := cluster.NewNode{Unsized: true, NodeGroup: cluster.NodeGroup{Name: g.Name, BackedOff: g.ScaleUp.Status == "Backoff"}}
+		count(&n.NodeGroup, g.Health.Most, g.Health.Target)
+		if g.Name != "" && n.Counted {
+			out = append(out, n)
+		}
+	}
+	if lost := len(status.Groups) - len(out); lost > 0 {
+		return out, fmt.Errorf("%d of %d node groups have no plausible name, maxSize or cloudProviderTarget, or are beyond the first %d", lost, len(status.Groups), mostGroups)
+	}
+	return out, nil
 }

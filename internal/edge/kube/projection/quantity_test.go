@@ -23,7 +23,8 @@ func TestAnnotations_hugeExponent_isNotParsed(t *testing.T) {
 	if got := ScalePoints(`[{"resource":"cpu","request":"` + huge + `","percent":50,"set":50}]`); got != nil {
 		t.Errorf("scale points %v", got)
 	}
-	if _, ok := NodeGroup(&metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: "1", groupCPU: huge, groupMemory: "1Gi"}}); ok {
+	group := machineDeployment{Metadata: metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: "1", groupCPU: huge, groupMemory: "1Gi"}}}
+	if n, _ := group.node(); !n.Unsized {
 		t.Error("a node group with such a size was read")
 	}
 }

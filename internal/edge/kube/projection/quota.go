@@ -38,8 +38,8 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 			left, bounds, counted := leftOf(q, key)
 			out.NotCounted = out.NotCounted || bounds && !counted
 			if bounds {
-				lower(of.to, of.res, kube.Floor(of.res, left))
-				lower(of.hard, of.res, kube.Floor(of.res, q.Status.Hard[key]))
+				*of.to = of.to.Lowest(cluster.Resources{}.Set(of.res, kube.Floor(of.res, left)))
+				*of.hard = of.hard.Lowest(cluster.Resources{}.Set(of.res, kube.Floor(of.res, q.Status.Hard[key])))
 			}
 		}
 	}
@@ -48,13 +48,6 @@ func Quota(q *corev1.ResourceQuota) cluster.Quota {
 	out.NotCounted = out.NotCounted || bounds && !counted
 	out.Scopes = scopesOf(&q.Spec)
 	return out
-}
-
-// lower sets an amount unless a lower one is set.
-func lower(to *cluster.Resources, res cluster.Resource, v int64) {
-	if before, ok := to.Get(res); !ok || v < before {
-		*to = to.Set(res, v)
-	}
 }
 
 // scopesOf returns the scopes of a quota, or a single unreadable one if they exceed the bounds.

@@ -4,11 +4,14 @@
 package watcher
 
 import (
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/test/kubetest"
@@ -53,6 +56,62 @@ func TestWorld_autoscalerOfNodes_sizesOfNewNodesAreRead(t *testing.T) {
 				t.Errorf("sizes %v, want %v", got, c.want)
 			}
 			if n := strings.Count(text.String(), "which nodes can be added"); n < c.logged || c.logged == 0 && n > 0 {
+				t.Errorf("log:\n%s", text.String())
+			}
+		})
+	}
+}
+
+// The cluster autoscaler reports groups that have no objects in the cluster, and counts better than others.
+func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
+	const groups = `{"kind":"MachineDeploymentList","items":[{"metadata":{"namespace":"prod","name":"md-0","annotations":{
+		"cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size":"5",
+		"capacity.cluster-autoscaler.kubernetes.io/cpu":"8","capacity.cluster-autoscaler.kubernetes.io/memory":"128Gi"}},"spec":{"replicas":3}}]}`
+	status := func(at time.Time, max string) string {
+		text := "time: \"" + at.UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST") + "\"\nnodeGroups:\n" +
+			"- name: MachineDeployment/prod/md-0\n  health:\n    cloudProviderTarget: 4\n    maxSize: " + max + "\n  scaleUp:\n    status: Backoff\n" +
+			"- name: asg\n  health:\n    cloudProviderTarget: 1\n    maxSize: 3\n"
+		out, err := json.Marshal(map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]string{"name": "cluster-autoscaler-status"}, "data": map[string]string{"status": text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	md := func(more int, backedOff bool) cluster.NodeGroup {
+		return cluster.NodeGroup{Name: "MachineDeployment/prod/md-0", Counted: true, More: more, BackedOff: backedOff}
+	}
+	asg := cluster.NodeGroup{Name: "asg", Counted: true, More: 2}
+	now := time.Now()
+	for name, c := range map[string]struct {
+		code   int
+		object string
+		want   []cluster.NodeGroup
+		log    string
+	}{
+		"a status":            {200, status(now, "9"), []cluster.NodeGroup{md(5, true), asg}, ""},
+		"one group is bad":    {200, status(now, "-9"), []cluster.NodeGroup{md(2, false), asg}, "1 of 2 node groups have no plausible"},
+		"an old status":       {200, status(now.Add(-time.Hour), "9"), []cluster.NodeGroup{md(2, false)}, "it must be newer than 15m0s"},
+		"no autoscaler":       {404, noSuchKind, []cluster.NodeGroup{md(2, false)}, ""},
+		"no right to read it": {403, forbidden, []cluster.NodeGroup{md(2, false)}, "deploy/rights/node-groups"},
+		"no ConfigMap":        {200, `{"data":{"status":7}}`, []cluster.NodeGroup{md(2, false)}, "cannot unmarshal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := kubetest.NewFakeAPI(t)
+			f.Reply("GET "+nodePoolsPath, 404, noSuchKind)
+			f.Reply("GET "+nodeGroupsPath, 200, groups)
+			f.Reply("GET "+autoscalerStatus, c.code, c.object)
+			var text logText
+			w := NewWorld(clientsOf(f), Options{Nodes: true, NodeGroups: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			for range 2 { // a problem is logged once
+				if err := w.loadNewNodes(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, _ := w.NewNodes()
+			if got := cluster.Each(all, func(n *cluster.NewNode) cluster.NodeGroup { return n.NodeGroup }); !slices.Equal(got, c.want) {
+				t.Errorf("groups %+v, want %+v", got, c.want)
+			}
+			if n := strings.Count(text.String(), "level="); n != min(len(c.log), 1) || !strings.Contains(text.String(), c.log) {
 				t.Errorf("log:\n%s", text.String())
 			}
 		})

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
@@ -27,6 +25,8 @@ const (
 	newNodesRetry   = 10 * time.Second // after a failed read
 	newNodesTimeout = time.Minute      // of reading the objects of a kind
 	maxNewNodes     = 1000             // objects of a kind that are read
+
+	autoscalerStatus = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 )
 
 // A nodeSet has the nodes of the cluster, and those that an autoscaler of the cluster can add.
@@ -36,7 +36,7 @@ type nodeSet struct {
 	sizes         map[string]string // the size class of each node; nil if it has to be built again
 	newNodes      []cluster.NewNode
 	newNodesKnown bool            // they were read once
-	denied        map[string]bool // resources that podfit has no right to read; logged once
+	denied        map[string]bool // what is not used, by path; logged once
 }
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
@@ -78,8 +78,9 @@ func (s *nodeSet) Nodes() []cluster.Node {
 	return out
 }
 
-// NewNodes returns the nodes that Karpenter (NodePool) or the cluster autoscaler with the Cluster API (MachineDeployment) can add. It
-// returns false while they are unknown. Without these kinds, or without the right to read them, there are none.
+// NewNodes returns the nodes that Karpenter (NodePool) or the cluster autoscaler (MachineDeployment of the Cluster API, and with
+// Options.NodeGroups its status) can add. It returns false while they are unknown. Without these objects, or without the right to read them,
+// there are none.
 func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +91,11 @@ func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
 func (s *nodeSet) readNewNodes(ctx context.Context) {
 	for {
 		wait := newNodesRefresh
-		if s.loadNewNodes(ctx) != nil {
+		if err := s.loadNewNodes(ctx); err != nil {
 			wait = newNodesRetry
+			if ctx.Err() == nil {
+				s.log.Warn("Cannot read which nodes can be added; the last known ones are kept", slog.Any("error", err))
+			}
 		}
 		if !kube.Sleep(ctx, wait) {
 			return
@@ -99,64 +103,71 @@ func (s *nodeSet) readNewNodes(ctx context.Context) {
 	}
 }
 
-// readable reads a kind of object. If the cluster does not have the kind, or podfit may not read it, there are no objects.
-func (s *nodeSet) readable(ctx context.Context, name string, read func(context.Context) ([]cluster.NewNode, error)) ([]cluster.NewNode, error) {
+// read returns an object or a list in JSON; an empty one if the cluster does not have it, or podfit may not read it.
+func (s *nodeSet) read(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
 	defer cancel()
-	all, err := read(ctx)
+	raw, err := s.clients.Core.CoreV1().RESTClient().Get().AbsPath(path).
+		Param("limit", strconv.Itoa(maxNewNodes)).SetHeader("Accept", "application/json").Do(ctx).Raw()
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return []byte("{}"), nil
 	case apierrors.IsForbidden(err):
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.denied[name] {
-			cluster.Put(&s.denied, name, true)
-			s.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", name),
-				slog.String("impact", "podfit does not know which nodes can be added"),
-				slog.String("remedy", "grant list on "+name+", as deploy/10-rbac.yaml does, or set --max-node-cpu and --max-node-memory"), slog.Any("error", err))
-		}
-		return nil, nil
-	case err != nil && ctx.Err() == nil:
-		s.log.Warn("Cannot read which nodes can be added; the last known ones are kept", slog.String("resource", name), slog.Any("error", err))
+		s.doWithout(path, err)
+		return []byte("{}"), nil
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return all, err
+	return raw, nil
 }
 
-func (s *nodeSet) nodePools(ctx context.Context) ([]cluster.NewNode, error) {
-	raw, err := s.clients.Core.CoreV1().RESTClient().Get().AbsPath("/apis/karpenter.sh/v1/nodepools").
-		Param("limit", strconv.Itoa(maxNewNodes)).SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("list NodePools: %w", err)
+// doWithout logs, once, why an object or a list is not used.
+func (s *nodeSet) doWithout(path string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.denied[path] {
+		return
 	}
-	return projection.NodePools(raw)
+	cluster.Put(&s.denied, path, true)
+	s.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", path),
+		slog.String("impact", "podfit does not know which nodes can be added, or how many"), slog.String("remedy",
+			"if a right is missing: grant it, as deploy/10-rbac.yaml and deploy/rights/node-groups do, or set --max-node-cpu and --max-node-memory"), slog.Any("error", err))
 }
 
-func (s *nodeSet) nodeGroups(ctx context.Context) ([]cluster.NewNode, error) {
-	list, err := s.clients.Metadata.Resource(schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta1", Resource: "machinedeployments"}).
-		List(ctx, metav1.ListOptions{Limit: maxNewNodes})
-	if err != nil {
-		return nil, fmt.Errorf("list MachineDeployments: %w", err)
-	}
-	var out []cluster.NewNode
-	for i := range list.Items {
-		if n, ok := projection.NodeGroup(&list.Items[i]); ok {
-			out = append(out, n)
-		}
-	}
-	return out, nil
-}
-
-// loadNewNodes reads the nodes that can be added. Without the right to read them, there are none.
+// loadNewNodes reads the nodes that can be added. Without the right to read them, there are none. What the cluster autoscaler reports of a group counts
+// more than the group itself.
 func (s *nodeSet) loadNewNodes(ctx context.Context) error {
-	pools, err := s.readable(ctx, "nodepools.karpenter.sh", s.nodePools)
-	groups, groupsErr := s.readable(ctx, "machinedeployments.cluster.x-k8s.io", s.nodeGroups)
-	if err := cmp.Or(err, groupsErr); err != nil {
+	pools, poolsErr := s.read(ctx, "/apis/karpenter.sh/v1/nodepools")
+	deployments, deploymentsErr := s.read(ctx, "/apis/cluster.x-k8s.io/v1beta1/machinedeployments")
+	status := []byte("{}")
+	var statusErr error
+	if s.o.NodeGroups {
+		status, statusErr = s.read(ctx, autoscalerStatus)
+	}
+	if err := cmp.Or(poolsErr, deploymentsErr, statusErr); err != nil {
 		return err
+	}
+	all, err := projection.NodePools(pools)
+	more, moreErr := projection.MachineDeployments(deployments)
+	if err := cmp.Or(err, moreErr); err != nil {
+		return err
+	}
+	groups, err := projection.AutoscalerStatus(time.Now(), status)
+	if err != nil {
+		s.doWithout(autoscalerStatus, err)
+	}
+	all = append(all, more...)
+	for i := range groups {
+		at := slices.IndexFunc(all, func(n cluster.NewNode) bool { return n.Name == groups[i].Name })
+		if at < 0 {
+			all = append(all, groups[i])
+		} else {
+			all[at].NodeGroup = groups[i].NodeGroup
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.newNodes = slices.Concat(pools, groups)
+	s.newNodes = all
 	s.newNodesKnown = true
 	return nil
 }

@@ -184,7 +184,7 @@ func TestWriteStatus_apiServerUnavailable_isNotWrittenTwice(t *testing.T) {
 func TestWriteStatus_dryRun_isStoredButNotSent(t *testing.T) {
 	f := kubetest.NewFakeAPI(t)
 	f.ApplyShop()
-	w := startWorld(t, f, Options{DryRun: true})
+	w := startWorld(t, f, Options{Writing: Writing{DryRun: true}})
 	a := w.Autoscaler(kubetest.WebKey)
 	problem := Condition{Type: v1alpha1.ConditionSizingProfileUsable, Status: False, Reason: v1alpha1.ReasonDeleted, Message: "SizingProfile x is missing"}
 	for i, want := range []bool{true, false} {

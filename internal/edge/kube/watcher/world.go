@@ -54,6 +54,9 @@ type Options struct {
 	Held      bool // sizes that were reverted, in UpdateStates
 	Labels    bool // all labels of pods
 
+	NodeGroups bool // with Nodes: what the cluster autoscaler reports of its groups
+	Writing
+
 	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
 	FreezeSwitch cluster.Key
 
@@ -62,10 +65,14 @@ type Options struct {
 
 	Fixed cluster.Fixed // not sized
 
-	DryRun bool // WriteStatus sends nothing
-	Plain  bool // the status of autoscalers gets no condition that upstream does not set
 	Boosts bool // the feature gate CPUStartupBoost: an autoscaler in mode Off with a startup boost governs pods
 	Log    *slog.Logger
+}
+
+// Writing is how the status of autoscalers is written.
+type Writing struct {
+	DryRun bool // WriteStatus sends nothing
+	Plain  bool // it gets no condition that upstream does not set
 }
 
 // A World stores the known state of the cluster. The watches write it; the loops and the webhook read single objects or
