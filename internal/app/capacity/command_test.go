@@ -297,6 +297,31 @@ func TestCapacity_leadTimeAndPool_changeTheReport(t *testing.T) {
 	}
 }
 
+// A pool of a NodePool of Karpenter, and one of a group of the cluster autoscaler.
+func TestCapacity_groupsOfNodes_poolsCanGrow(t *testing.T) {
+	f := threeNodes(t)
+	f.Apply(nodesPath, `{"metadata":{"name":"m0","labels":{"karpenter.sh/nodepool":"blue"}},"status":{"capacity":{"cpu":"8","memory":"32Gi"},"allocatable":{"cpu":"8","memory":"32Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.Apply(nodesPath, `{"metadata":{"name":"aks-web-1-vmss000000","labels":{"agentpool":"web"}},"status":{"capacity":{"cpu":"4","memory":"16Gi"},"allocatable":{"cpu":"4","memory":"16Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+	f.Reply("GET /apis/karpenter.sh/v1/nodepools", 200, `{"kind":"NodePoolList","items":[{"metadata":{"name":"blue"},"spec":{"limits":{"cpu":"30"}},"status":{"resources":{"cpu":"8"}}}]}`)
+	status := fmt.Sprintf("time: %q\nnodeGroups:\n- name: aks-web-1-vmss\n  health:\n    cloudProviderTarget: 1\n    maxSize: 1\n", time.Now().UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST"))
+	object, err := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"status": status}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Reply("GET /api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", 200, string(object))
+	config := kubeconfig(t, f.URL())
+	for pool, want := range map[string]string{
+		"blue": "The pool can grow by 2 nodes (16 cores, 64 GiB). It reaches 100 % of that: cpu not known, memory not known.",
+		"web":  "No node can be added: the pool is at its maximum.", "worker": "",
+	} {
+		r := run(t, "--kubeconfig", config, "--pool", pool)
+		says := strings.Contains(r.out, "can grow by") || strings.Contains(r.out, "can be added")
+		if r.code != 0 || says != (want != "") || !strings.Contains(r.out, want) {
+			t.Errorf("%s: exit code %d\n%s", pool, r.code, r.out)
+		}
+	}
+}
+
 // prometheus answers range queries about requests and capacity with 40 days of growth.
 func prometheus(t *testing.T, days int, status int) (url string, queries *[]string) {
 	queries = new([]string)

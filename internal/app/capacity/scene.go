@@ -37,7 +37,7 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	world := watcher.NewWorld(clients, watcher.Options{
-		Pods: watcher.AllPods, Nodes: true, Budgets: c.Fragments, Labels: c.Fragments, VPAsOptional: true, Log: slog.New(slog.DiscardHandler),
+		Pods: watcher.AllPods, Nodes: true, NodeGroups: true, Budgets: c.Fragments, Labels: c.Fragments, VPAsOptional: true, Log: slog.New(slog.DiscardHandler),
 	})
 	s := &scene{read: world}
 	for _, u := range world.Load(ctx) {
@@ -57,8 +57,9 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	s.now = time.Now()
+	groups, _ := world.NewNodes()
 	s.world = capacity.World{
-		Nodes: world.Nodes(), Snapshot: world.Snapshot(), Selectors: world.Selectors(), Tolerations: world.Tolerations(), Used: readUsage(ctx, clients),
+		Nodes: world.Nodes(), Groups: groups, Snapshot: world.Snapshot(), Selectors: world.Selectors(), Tolerations: world.Tolerations(), Used: readUsage(ctx, clients),
 	}
 	if len(s.world.Nodes) == 0 {
 		return nil, fmt.Errorf("the cluster has no nodes")

@@ -49,6 +49,7 @@ type ResourcePlan struct {
 	GiveBack       int // workloads
 	Fit            Room
 	Outlook        Outlook
+	Extended       Outlook // with all nodes that can be added; only if these are known
 	After          Outlook // if the recoverable requests were given back today; only if there are some
 	Grew           Growth  // in GrewDays days
 	GrewTotal      int64
@@ -98,6 +99,12 @@ func assessPool(now time.Time, p *Pool, h *History, s *Settings) PoolPlan {
 		}
 		lines := linesOf(&in)
 		r.Outlook = lines.against(&in)
+		if p.Extension.Known {
+			extended := in
+			extended.Points = nil // the maximum of past days is not known
+			extended.Capacity += float64(p.Extension.Capacity.Amount(res))
+			r.Extended = lines.against(&extended)
+		}
 		if r.Recoverable > 0 {
 			in.Less = float64(r.Recoverable)
 			r.After = lines.against(&in)

@@ -23,7 +23,8 @@ type World struct {
 	Tolerations []cluster.Tolerations
 	Used        map[cluster.Key]cluster.Resources // present usage by pod; without an entry it is not known
 	Rules       Rules
-	Allocatable bool // capacity is what pods can request, instead of the capacity of the machines
+	Groups      []cluster.NewNode // groups of nodes that can grow, as far as they are known
+	Allocatable bool              // capacity is what pods can request, instead of the capacity of the machines
 }
 
 // A Pool is the state of a pool of nodes at one moment. Amounts are in millicores and bytes.
@@ -42,8 +43,16 @@ type Pool struct {
 	GiveBack       [2]int            // workloads with requests above recommended ones, by resource
 	Unadvised      int               // workloads without a recommendation
 	Fit            [2]Room           // the largest pod that still fits: by CPU, and by memory
+	Extension      Extension         // what can be added
 
 	Loads []Load // by workload, sorted
+}
+
+// An Extension is what autoscalers can add to a pool until its groups of nodes are at their maximum.
+type Extension struct {
+	Known    bool
+	Nodes    int               // each of the size of the smallest one of its group
+	Capacity cluster.Resources // of these nodes
 }
 
 // Room is the free room on a node.
@@ -73,6 +82,7 @@ func Measure(w *World) ([]Pool, Unplaced) {
 		m.add(p)
 	}
 	m.addPending()
+	m.extend()
 	return m.finish(), m.unplaced
 }
 
@@ -298,6 +308,39 @@ func (m *measurer) finish() []Pool {
 	}
 	slices.SortFunc(out, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// extend sets what can be added to each pool. It is known if each node of the pool is one of a group that is bounded and has no nodes in another
+// pool, and its size is known.
+func (m *measurer) extend() {
+	pools, smallest := map[int]*tally{}, map[int]cluster.Resources{} // by group; -1: none is known
+	unclear := map[*tally]bool{}
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		at := slices.IndexFunc(m.Groups, func(g cluster.NewNode) bool { return g.Contains(n) })
+		pool := m.pools[m.names[i]]
+		other := cmp.Or(pools[at], pool)
+		size := Of(n, m.Allocatable)
+		if at < 0 || !m.Groups[at].IsBounded() || other != pool || size.HasNone() {
+			unclear[pool] = true
+			unclear[other] = true
+		}
+		pools[at] = pool
+		smallest[at] = smallest[at].Lowest(size)
+	}
+	for at, pool := range pools {
+		if unclear[pool] {
+			continue
+		}
+		e := &pool.Extension
+		nodes := m.Groups[at].Addable(smallest[at])
+		e.Known = true
+		e.Nodes += nodes
+		for _, res := range cluster.All {
+			added, _ := integer.Scaled(int64(nodes), smallest[at].Amount(res), 1)
+			e.Capacity = e.Capacity.Set(res, integer.Sum(e.Capacity.Amount(res), added))
+		}
+	}
 }
 
 // UsageByPod returns the present usage of each pod.

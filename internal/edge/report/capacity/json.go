@@ -56,6 +56,7 @@ type documentPool struct {
 	Pending     int              `json:"pendingPods"`
 	Unadvised   int              `json:"workloadsWithoutRecommendation"`
 	LeadTime    int              `json:"leadTimeDays"`
+	Addable     *int             `json:"addableNodes,omitempty"` // only if it is known
 	CPU         documentResource `json:"cpu"`
 	Memory      documentResource `json:"memory"`
 	Changes     []documentChange `json:"changes"`
@@ -79,6 +80,7 @@ type documentResource struct {
 	Steps          []documentStep               `json:"steps"`
 	Growth         *documentGrowth              `json:"growth,omitempty"`
 	After          []v1alpha1.CapacityThreshold `json:"thresholdsAfterGivingBack,omitempty"`
+	Extended       []v1alpha1.CapacityThreshold `json:"thresholdsWithAddableNodes,omitempty"`
 	Advice         string                       `json:"advice"`
 	Message        string                       `json:"message"`
 }
@@ -128,13 +130,17 @@ func writeJSON(w io.Writer, r *Report) error {
 }
 
 func poolOf(p *core.PoolPlan) documentPool {
-	return documentPool{
+	out := documentPool{
 		Name: p.Name, Nodes: p.Nodes, Schedulable: p.Schedulable, Pods: p.Pods, Pending: p.Pending, Unadvised: p.Unadvised, LeadTime: p.LeadTime,
 		CPU: resourceOf(&p.Resources[0]), Memory: resourceOf(&p.Resources[1]), Changes: cluster.Each(p.Changes, func(c *core.Change) documentChange {
 			w := c.Workload
 			return documentChange{c.Day.String(), string(c.Cause), w.Namespace, w.Group, w.Kind, w.Name, amountsOf(c.Amount)}
 		}),
 	}
+	if p.Extension.Known {
+		out.Addable = new(p.Extension.Nodes)
+	}
+	return out
 }
 
 func resourceOf(r *core.ResourcePlan) documentResource {
@@ -143,7 +149,7 @@ func resourceOf(r *core.ResourcePlan) documentResource {
 		Capacity: res.InUnits(r.Capacity), WithoutLargest: res.InUnits(r.WithoutLargest), Requested: res.InUnits(r.Requested),
 		Recoverable: res.InUnits(r.Recoverable), GiveBack: r.GiveBack, CanLoseANode: r.CanLoseANode(),
 		Thresholds: thresholdsOf(&r.Outlook), OrderBy: r.Outlook.OrderBy.String(), HistoryDays: r.Outlook.Days, ForecastDays: r.Outlook.Reach,
-		Shortage: string(r.Outlook.Shortage), Advice: string(r.Advice), Message: r.AdviceText(),
+		Shortage: string(r.Outlook.Shortage), Extended: thresholdsOf(&r.Extended), Advice: string(r.Advice), Message: r.AdviceText(),
 		Steps: cluster.Each(r.Outlook.Steps, func(s *core.Step) documentStep { return documentStep{s.Day.String(), res.InUnits(int64(s.Amount))} }),
 	}
 	if r.Recoverable > 0 {

@@ -92,6 +92,65 @@ func TestTable_example_containsTheFacts(t *testing.T) {
 	}
 }
 
+// A pool of which it is not known by how much it can grow has no sentence and no field about that.
+func TestWrite_poolCanGrow_saysByHowManyNodesAndUntilWhen(t *testing.T) {
+	for name, c := range map[string]struct {
+		extension core.Extension
+		cpu       core.Crossing
+		text      string
+		json      string
+	}{
+		"not known": {core.Extension{}, core.Crossing{}, "", ""},
+		"three nodes": {
+			core.Extension{Known: true, Nodes: 3, Capacity: cluster.Amounts(24_000, 96<<30)}, core.Crossing{Threshold: 1, State: core.Ahead, Earliest: day("2026-12-10"), Expected: day("2026-12-14")},
+			"The pool can grow by 3 nodes (24 cores, 96 GiB). It reaches 100 % of that: cpu 14 Dec (from 10 Dec), memory not known.",
+			`3 [{"percent":100,"state":"Ahead","earliest":"2026-12-10","expected":"2026-12-14"}]`,
+		},
+		"one node, above": {
+			core.Extension{Known: true, Nodes: 1, Capacity: cluster.Amounts(8000, 32<<30)}, core.Crossing{Threshold: 1, State: core.Above, Since: day("2026-11-22")},
+			"The pool can grow by 1 node (8 cores, 32 GiB). It reaches 100 % of that: cpu since today, memory not known.",
+			`1 [{"percent":100,"state":"Above","since":"2026-11-22"}]`,
+		},
+		"none": {
+			core.Extension{Known: true, Capacity: cluster.Amounts(0, 0)}, core.Crossing{Threshold: 1, State: core.NotWithin},
+			"No node can be added: the pool is at its maximum.", `0 [{"percent":100,"state":"NotWithin"}]`,
+		},
+	} {
+		r := example()
+		p := &r.Pools[0]
+		p.Extension = c.extension
+		if c.extension.Known {
+			p.Resources[0].Extended.Crossings = []core.Crossing{c.cpu}
+			p.Resources[1].Extended.Crossings = []core.Crossing{{Threshold: 1, State: core.Unknown}}
+		}
+		text := strings.Join(strings.Fields(written(t, "table", r, terminal.Printer{})), " ")
+		if says := strings.Contains(text, "can grow by") || strings.Contains(text, "can be added"); says != c.extension.Known || !strings.Contains(text, c.text) {
+			t.Errorf("%s: %s", name, text)
+		}
+		var d struct {
+			Pools []struct {
+				Nodes json.RawMessage `json:"addableNodes"`
+				CPU   struct {
+					Full json.RawMessage `json:"thresholdsWithAddableNodes"`
+				} `json:"cpu"`
+			} `json:"pools"`
+		}
+		if err := json.Unmarshal([]byte(written(t, "json", r, terminal.Printer{})), &d); err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		for _, field := range []json.RawMessage{d.Pools[0].Nodes, d.Pools[0].CPU.Full} {
+			if field != nil {
+				_ = json.Compact(&got, field)
+				got.WriteByte(' ')
+			}
+		}
+		if strings.TrimSpace(got.String()) != c.json {
+			t.Errorf("%s: JSON %s, want %s", name, got.String(), c.json)
+		}
+	}
+}
+
 func TestTable_narrowTerminal_adviceIsBelowTheRow(t *testing.T) {
 	for _, l := range strings.Split(written(t, "table", example(), terminal.Printer{Width: 100}), "\n") {
 		if n := len([]rune(l)); n > 115 { // the columns themselves are not shortened

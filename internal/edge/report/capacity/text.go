@@ -102,8 +102,8 @@ func number(res cluster.Resource, v int64) string {
 func title(res cluster.Resource) string { return cluster.Pick(res, "CPU (cores)", "MEMORY (GiB)") }
 
 // details returns sentences about a pool that the tables do not contain.
-func details(p *core.PoolPlan) []string {
-	out := append(cluster.Each(p.Resources[:], grew), causes(p))
+func details(p *core.PoolPlan, now time.Time) []string {
+	out := append(cluster.Each(p.Resources[:], grew), causes(p), grows(p, now))
 	out = slices.DeleteFunc(out, func(text string) bool { return text == "" })
 	if p.Nodes > 0 {
 		out = append(out, fits(p))
@@ -121,6 +121,21 @@ func details(p *core.PoolPlan) []string {
 		out = append(out, fmt.Sprintf("%s no recommendation, so what they could give back is not known.", wording.Count(p.Unadvised, "workload")+wording.Form(p.Unadvised, " has", " have")))
 	}
 	return out
+}
+
+// grows returns the sentence about the nodes that can be added to a pool, "" if they are not known.
+func grows(p *core.PoolPlan, now time.Time) string {
+	switch e := &p.Extension; {
+	case !e.Known:
+		return ""
+	case e.Nodes == 0:
+		return "No node can be added: the pool is at its maximum."
+	}
+	full := cluster.Each(p.Resources[:], func(r *core.ResourcePlan) string {
+		return r.Resource.String() + " " + reaches(new(r.Extended.Crossing(1)), &r.Extended, now)
+	})
+	return fmt.Sprintf("The pool can grow by %s (%s). It reaches 100 %% of that: %s.",
+		wording.Count(p.Extension.Nodes, "node"), wording.Totals(p.Extension.Capacity), strings.Join(full, ", "))
 }
 
 // grew returns the sentence about the growth of a resource, "" if it is not known or there is none.
@@ -224,7 +239,7 @@ func shown(r *Report) *page.Document {
 	}
 	for i := range r.Pools {
 		p := &r.Pools[i]
-		s := page.Section{Title: terminal.Plain(p.Name), Text: details(p)}
+		s := page.Section{Title: terminal.Plain(p.Name), Text: details(p, r.Now)}
 		for k := range p.Resources {
 			s.Charts = append(s.Charts, charts(&p.Resources[k])...)
 		}
