@@ -372,7 +372,7 @@ var badWhenTrue = map[string]bool{
 	"ConfigUnsupported": true, "ConfigDeprecated": true, "NoPodsMatched": true, "LowConfidence": true, "FetchingHistory": true,
 	"RecommendationNotAdmitted": true, "NeedsLargerNode": true, "AnnotationInvalid": true, "DisruptiveProfile": true, "HistoryIncomplete": true,
 	"MemoryLeakSuspected": true, "OOMKillLoop": true, "OOMRescue": true, "Reverted": true, "NeedsMoreReplicas": true, "CriticalityInvalid": true,
-	"PackingNotPossible": true, "UsageAboveRequest": true, "CPUThrottled": true, "NoCPURequest": true, "JVMSeesAllCores": true,
+	"PackingNotPossible": true, "UsageAboveRequest": true, "CPUThrottled": true, "NoCPURequest": true, "JVMSeesAllCores": true, "MemoryLimitInProportion": true,
 }
 
 // badWhenFalse are the conditions that report a problem while they are false.
