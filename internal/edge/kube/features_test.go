@@ -49,3 +49,17 @@ func TestResizePreemption_versionAndMetrics_decide(t *testing.T) {
 		})
 	}
 }
+
+// A subresource is asked for as such: webhooks that authorize requests do not know the resource nodes/stats.
+func TestHas_subresource_isAskedForApart(t *testing.T) {
+	const reviews = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	for resource, subresource := range map[string]string{"nodes/stats": "stats", "pods": ""} {
+		f := kubetest.NewFakeAPI(t)
+		f.Reply(reviews, http.StatusCreated, `{"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "status": {"allowed": true}}`)
+		has, err := clientsOf(f).Has(t.Context(), Right{Verb: "get", Resource: resource})
+		body := f.Body(reviews)
+		if err != nil || !has || strings.Contains(body, "/stats") || !strings.Contains(body, strings.TrimSuffix(resource, "/stats")) || strings.Contains(body, "stats") != (subresource != "") {
+			t.Errorf("%s: allowed %v, error %v, request %q", resource, has, err, body)
+		}
+	}
+}
