@@ -34,7 +34,6 @@ import (
 // controllers and PodDisruptionBudgets from watches.
 type Witness struct {
 	cluster *Cluster
-	sizes   map[string]string // of the nodes, as podfit names them
 
 	reading sync.Mutex // guards the audit log
 	read    int64      // offset of the first byte that was not read
@@ -42,8 +41,14 @@ type Witness struct {
 	facts   auditFacts
 	marks   int
 
-	watching sync.Mutex // guards log
-	log      invariant.Log
+	watching sync.Mutex // guards states
+	states   states
+}
+
+// states are the observed states of pods, their controllers and PodDisruptionBudgets.
+type states struct {
+	log   invariant.Log
+	sizes map[string]string // of the nodes, as podfit names them
 }
 
 // Witness starts to collect observations until ctx ends. It needs Options.Audit.
@@ -53,7 +58,7 @@ func (c *Cluster) Witness(ctx context.Context) (*Witness, error) {
 	}
 	w := &Witness{cluster: c, facts: newAuditFacts()}
 	var err error
-	if w.sizes, err = c.nodeSizes(ctx); err != nil {
+	if w.states.sizes, err = c.nodeSizes(ctx); err != nil {
 		return nil, err
 	}
 	f := informers.NewSharedInformerFactory(c, 0)
@@ -89,8 +94,13 @@ func (w *Witness) saw(o any, gone bool) {
 	at := time.Now()
 	w.watching.Lock()
 	defer w.watching.Unlock()
+	w.states.saw(o, at, gone)
+}
+
+// saw records a state of an object. States of other kinds are ignored.
+func (s *states) saw(o any, at time.Time, gone bool) {
 	controller := func(kind string, m *metav1.ObjectMeta, wanted int) {
-		w.log.Controllers = append(w.log.Controllers, invariant.Controller{
+		s.log.Controllers = append(s.log.Controllers, invariant.Controller{
 			At: at, Ref: invariant.Ref{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Owner: ownerOf(m), Wanted: wanted, Gone: gone,
 		})
 	}
@@ -99,9 +109,9 @@ func (w *Witness) saw(o any, gone bool) {
 		p := podFact(o, at, gone)
 		if p.Controller.Kind == "DaemonSet" {
 			p.Labels = maps.Clone(p.Labels)
-			p.Labels[invariant.NodeSize] = w.sizes[o.Spec.NodeName]
+			p.Labels[invariant.NodeSize] = s.sizes[o.Spec.NodeName]
 		}
-		w.log.Pods = append(w.log.Pods, p)
+		s.log.Pods = append(s.log.Pods, p)
 	case *appsv1.ReplicaSet:
 		controller("ReplicaSet", &o.ObjectMeta, replicas(o.Spec.Replicas))
 	case *appsv1.StatefulSet:
@@ -111,12 +121,12 @@ func (w *Witness) saw(o any, gone bool) {
 	case *batchv1.Job:
 		controller("Job", &o.ObjectMeta, 0)
 	case *policyv1.PodDisruptionBudget:
-		s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
 		if err != nil {
-			s = labels.Nothing()
+			selector = labels.Nothing()
 		}
-		w.log.Budgets = append(w.log.Budgets, invariant.Budget{
-			At: at, Namespace: o.Namespace, Name: o.Name, Selector: s, Healthy: int(o.Status.DesiredHealthy), Gone: gone,
+		s.log.Budgets = append(s.log.Budgets, invariant.Budget{
+			At: at, Namespace: o.Namespace, Name: o.Name, Selector: selector, Healthy: int(o.Status.DesiredHealthy), Gone: gone,
 		})
 	}
 }
@@ -186,6 +196,7 @@ func podFact(o *corev1.Pod, at time.Time, gone bool) invariant.Pod {
 	for name := range o.Annotations {
 		p.Boosted = p.Boosted || strings.HasPrefix(name, "vpaCpuStartupBoost/")
 	}
+	p.Unreviewed = o.Annotations[Unreviewed] == "true"
 	return p
 }
 
@@ -210,7 +221,7 @@ func (w *Witness) Log(ctx context.Context) (invariant.Log, error) {
 	defer w.watching.Unlock()
 	return invariant.Log{
 		Writes: slices.Clone(w.facts.writes), Autoscalers: slices.Clone(w.facts.autoscalers),
-		Pods: slices.Clone(w.log.Pods), Controllers: slices.Clone(w.log.Controllers), Budgets: slices.Clone(w.log.Budgets),
+		Pods: slices.Clone(w.states.log.Pods), Controllers: slices.Clone(w.states.log.Controllers), Budgets: slices.Clone(w.states.log.Budgets),
 	}, nil
 }
 
@@ -226,9 +237,9 @@ func (w *Witness) listOwners(ctx context.Context) error {
 		return fmt.Errorf("list Jobs: %w", err)
 	}
 	w.watching.Lock()
-	known := make(map[invariant.Ref]bool, len(w.log.Controllers))
-	for i := range w.log.Controllers {
-		known[w.log.Controllers[i].Ref] = true
+	known := make(map[invariant.Ref]bool, len(w.states.log.Controllers))
+	for i := range w.states.log.Controllers {
+		known[w.states.log.Controllers[i].Ref] = true
 	}
 	w.watching.Unlock()
 	for i := range sets.Items {

@@ -92,7 +92,7 @@ func withoutEffect(all []replacing, created []*Pod) (out []*Write) {
 		}
 		replacement := created[i]
 		created = slices.Delete(slices.Clone(created), i, i+1)
-		if !replacement.Boosted && fmt.Sprint(replacement.Requests) == fmt.Sprint(r.pod.Requests) {
+		if !replacement.Boosted && !replacement.Unreviewed && fmt.Sprint(replacement.Requests) == fmt.Sprint(r.pod.Requests) {
 			out = append(out, r.write)
 		}
 	}

@@ -69,6 +69,7 @@ type Pod struct {
 	Gone            bool // deleted
 	OOM             bool // the present or last termination of a container is OOMKilled
 	Boosted         bool // has a startup boost of CPU
+	Unreviewed      bool // the test kept podfit's webhook from sizing it
 }
 
 // A Controller is a state of a direct owner of pods.

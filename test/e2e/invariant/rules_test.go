@@ -211,6 +211,11 @@ func TestJudge_eachRule_reportsOnlyViolations(t *testing.T) {
 
 		"two evictions without effect":   {3, []change{futile(2, evict, nil)}, ""},
 		"three evictions without effect": {3, []change{futile(3, evict, nil)}, "effective: pods are replaced by pods with the same requests: 3 times in 1m0s"},
+		"three evictions while a test keeps the webhook from sizing pods": {3, []change{futile(3, evict, nil), func(l *Log) {
+			for i := range l.Pods {
+				l.Pods[i].Unreviewed = true
+			}
+		}}, ""},
 		"three OOM-killed pods in vain":  {3, []change{futile(3, evict, killed)}, "effective: pods are replaced by pods with the same requests"},
 		"three deletions without effect": {3, []change{futile(3, deletion, killed)}, "effective: pods are replaced by pods with the same requests"},
 		"three surges without effect":    {3, []change{futile(3, surge, nil)}, "effective: pods are replaced by pods with the same requests"},
