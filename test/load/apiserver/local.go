@@ -111,6 +111,11 @@ func (s *Server) DeleteNamespace(name string) {
 
 // SetStatus replaces the status of a custom resource, in JSON. It reports false if the object does not exist.
 func (s *Server) SetStatus(resource, namespace, name string, status json.RawMessage) bool {
+	return s.ModifyCustom(resource, namespace, name, func(fields map[string]json.RawMessage) { fields["status"] = status })
+}
+
+// ModifyCustom changes the fields of a custom resource other than its metadata. It reports false if the object does not exist.
+func (s *Server) ModifyCustom(resource, namespace, name string, modify func(fields map[string]json.RawMessage)) bool {
 	c := s.of(resource)
 	for {
 		have := s.get(c, key{namespace, name})
@@ -121,7 +126,7 @@ func (s *Server) SetStatus(resource, namespace, name string, status json.RawMess
 		if err != nil {
 			panic(err) // the server encoded it
 		}
-		parsed.rest["status"] = status
+		modify(parsed.rest)
 		o, _, err := s.replace(c, have, customContent{c.kind, parsed}, false)
 		if err != nil {
 			panic(err)
@@ -131,6 +136,23 @@ func (s *Server) SetStatus(resource, namespace, name string, status json.RawMess
 		}
 	}
 }
+
+// CutWatches ends all watches that are open.
+func (s *Server) CutWatches() {
+	s.cuts.Lock()
+	defer s.cuts.Unlock()
+	close(s.cut)
+	s.cut = make(chan struct{})
+}
+
+func (s *Server) cutting() <-chan struct{} {
+	s.cuts.Lock()
+	defer s.cuts.Unlock()
+	return s.cut
+}
+
+// ExpireWatches makes all watches, open or begun from an earlier version, fail with status 410.
+func (s *Server) ExpireWatches() { s.expire() }
 
 // Certificate returns the certificate of the server, in DER.
 func (s *Server) Certificate() []byte { return s.http.Certificate().Raw }

@@ -78,6 +78,7 @@ func (s *Server) create(w *meter, q *request, body []byte) error {
 	if err != nil {
 		return err
 	}
+	q.stored = o
 	if s.o.Written != nil && !q.isDryRun() {
 		s.o.Written(o)
 	}
@@ -137,6 +138,7 @@ func (s *Server) change(w *meter, q *request, body []byte) error {
 		if o == nil {
 			continue
 		}
+		q.stored = o
 		if s.o.Written != nil && stored {
 			s.o.Written(o)
 		}
@@ -179,6 +181,7 @@ func (s *Server) remove(w *meter, q *request, body []byte) error {
 	if err != nil {
 		return err
 	}
+	q.stored = o
 	if s.o.Evicted != nil && q.kind.Resource == "pods" {
 		s.o.Evicted(o)
 	}
@@ -255,6 +258,7 @@ func (s *Server) evict(w *meter, q *request, body []byte) error {
 	if err != nil {
 		return err
 	}
+	q.stored = gone
 	if s.o.Evicted != nil && !q.isDryRun() {
 		s.o.Evicted(gone)
 	}

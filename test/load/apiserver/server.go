@@ -12,6 +12,7 @@ package apiserver
 import (
 	"cmp"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -21,11 +22,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Options change the server. Zero values mean the values of a real API server.
@@ -38,6 +42,24 @@ type Options struct {
 	Written func(*Object)                                                           // called after each write of a client that stores an object
 	Evicted func(*Object)                                                           // called after a pod was evicted or deleted by a client
 	Resized func(*Object)                                                           // called after pods/resize
+
+	Refuse   func(Request) error                                           // called before each request; an error is the answer, and the function may take its time
+	Measured func(pod *Object, at time.Time) (measured time.Time, ok bool) // changes the time of a measurement for the Metrics API, or leaves it out
+	Wrote    func(Exchange)                                                // called after each write of a client that reached the stored objects or lacked a right
+	Changed  func(o, before *Object)                                       // called after each change, also those of this process, in order; o is nil after a deletion. It must not call the server
+}
+
+// An Exchange is a write and its answer.
+type Exchange struct {
+	Request
+	At                   time.Time // of the request
+	Token, URI           string
+	Kind                 *Kind
+	Sub, Namespace, Name string
+	Body                 []byte // in JSON
+	Code                 int
+	Message              string  // of an error
+	Stored               *Object // the object after the write, or the one that was deleted; nil if there is none
 }
 
 func (o Options) withDefaults() Options {
@@ -53,11 +75,14 @@ type Server struct {
 	counter counter
 	http    *httptest.Server
 	stopped chan struct{}
+
+	cuts sync.Mutex
+	cut  chan struct{} // closed to end the watches that are open
 }
 
 // Start starts a server on a free port of the loopback interface, with TLS and HTTP/2.
 func Start(o Options) *Server {
-	s := &Server{store: newStore(o.withDefaults()), counter: counter{counts: make(Counts)}, stopped: make(chan struct{})}
+	s := &Server{store: newStore(o.withDefaults()), counter: counter{counts: make(Counts)}, stopped: make(chan struct{}), cut: make(chan struct{})}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -89,15 +114,20 @@ type request struct {
 	form                 form
 	received             int
 	isDocument           bool // not a resource
+	body                 []byte
+	stored               *Object // or deleted by this request
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := &meter{ResponseWriter: w, code: http.StatusOK}
 	q := &request{Request: r, query: r.URL.Query()}
-	if err := s.serve(m, q); err != nil {
+	at := time.Now()
+	err := s.serve(m, q)
+	if err != nil {
 		s.fail(m, q, err)
 	}
+	s.exchanged(q, at, m.code, err)
 	n := Count{Received: int64(q.received), Sent: m.sent}
 	if !m.counted {
 		n.Requests = 1
@@ -108,18 +138,49 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.counter.add(q.counted(), n)
 }
 
+// exchanged passes on a write and its answer.
+func (s *Server) exchanged(q *request, at time.Time, code int, err error) {
+	counted := q.counted()
+	if s.o.Wrote == nil || q.collection == nil || q.body == nil && code != http.StatusForbidden || !counted.Writes() {
+		return
+	}
+	x := Exchange{
+		Request: counted, At: at, Token: strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer "), URI: q.URL.RequestURI(),
+		Kind: q.kind, Sub: q.sub, Namespace: q.namespace, Name: q.name, Body: asJSON(q.body), Code: code, Stored: q.stored,
+	}
+	if contentType(q.Request) == runtime.ContentTypeProtobuf {
+		x.Body = nil
+		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(q.body, nil, nil); err == nil {
+			x.Body, _ = json.Marshal(o) // it was decoded
+		}
+	}
+	if err != nil {
+		x.Message = err.Error()
+	}
+	if x.Name == "" && x.Stored != nil {
+		x.Name = x.Stored.Name
+	}
+	s.o.Wrote(x)
+}
+
 // counted returns what the request is counted as.
 func (q *request) counted() Request {
 	return Request{Client: clientOf(q.UserAgent()), Verb: q.verb(), Resource: q.resource()}
 }
 
 func (s *Server) serve(w *meter, q *request) error {
+	parseErr := s.parse(q)
+	if s.o.Refuse != nil {
+		if err := s.o.Refuse(q.counted()); err != nil {
+			return err
+		}
+	}
 	if served, err := s.serveDocument(w, q); served || err != nil {
 		q.isDocument = true
 		return err
 	}
-	if err := s.parse(q); err != nil {
-		return err
+	if parseErr != nil {
+		return parseErr
 	}
 	var err error
 	if q.selector, err = selectorOf(q.query); err != nil {
@@ -143,6 +204,7 @@ func (s *Server) serve(w *meter, q *request) error {
 		return err
 	}
 	q.received = len(body)
+	q.body = body
 	if slices.Contains(reviews, q.kind) {
 		return s.serveReview(w, q, body)
 	}
@@ -239,6 +301,9 @@ func (s *Server) fail(w *meter, q *request, err error) {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
 		status = newError(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+	}
+	if d := status.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	form := q.form
 	form.partial = false

@@ -416,3 +416,45 @@ func TestServer_largeList_isCompressed(t *testing.T) {
 		t.Errorf("%d pods, compressed %t, error %v", len(list.Items), response.Uncompressed, err)
 	}
 }
+
+func TestServer_watchesThatAreCutOrExpired_endAndAreGone(t *testing.T) {
+	f := start(t, Options{})
+	f.pods(1)
+	list, err := f.protobuf.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() watch.Interface {
+		w, err := f.protobuf.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Modify("/pods", "shop", "web-000", func(m Message) { m.SetLabels(map[string]string{"at": time.Now().Format(time.RFC3339Nano)}) })
+		next(t, w) // the server follows it
+		return w
+	}
+	cut := open()
+	f.CutWatches()
+	for range cut.ResultChan() { // until it ends
+	}
+	gone := open()
+	f.ExpireWatches()
+	for e := next(t, gone); e.Type != watch.Error; e = next(t, gone) {
+	}
+	if _, err := f.protobuf.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("error of a watch from an expired version: %v", err)
+	}
+}
+
+func TestServer_measuredTimes_areChangedOrLeftOut(t *testing.T) {
+	then := time.Now().Add(-time.Hour).Truncate(time.Second)
+	f := start(t, Options{
+		Usage:    func(*Object, int, time.Time) (int64, int64) { return 1, 1 },
+		Measured: func(pod *Object, _ time.Time) (time.Time, bool) { return then, pod.Name == "web-001" },
+	})
+	f.pods(3)
+	usage, err := metricsclient.NewForConfigOrDie(f.config).MetricsV1beta1().PodMetricses("shop").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(usage.Items) != 1 || !usage.Items[0].Timestamp.Time.Equal(then) {
+		t.Errorf("usage %v, error %v", usage, err)
+	}
+}

@@ -235,6 +235,25 @@ func (s *store) record(c *collection, e event) {
 	}
 	close(c.wake)
 	c.wake = make(chan struct{})
+	switch {
+	case s.o.Changed == nil:
+	case e.kind == watch.Deleted:
+		s.o.Changed(nil, e.old)
+	default:
+		s.o.Changed(e.object, e.old)
+	}
+}
+
+// expire forgets all events, so that each watch must begin with a list again.
+func (s *store) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.collections {
+		c.expired = s.next()
+		c.events = nil
+		close(c.wake)
+		c.wake = make(chan struct{})
+	}
 }
 
 // since returns the events after a version, and a channel that is closed at the next one. ok is false if events are missing.

@@ -59,6 +59,12 @@ func (s *Server) podMetrics(p *Object, at time.Time) *metricsv1beta1.PodMetrics 
 	if p.Pod.Phase != string(corev1.PodRunning) || at.Sub(p.Pod.Started) < 2*resolution {
 		return nil
 	}
+	if s.o.Measured != nil {
+		var ok bool
+		if at, ok = s.o.Measured(p, at); !ok {
+			return nil
+		}
+	}
 	m := &metricsv1beta1.PodMetrics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, CreationTimestamp: metav1.NewTime(at)},
 		Timestamp:  metav1.NewTime(at), Window: metav1.Duration{Duration: resolution},

@@ -83,6 +83,7 @@ func (s *Server) follow(x *watcher) {
 	defer end.Stop()
 	bookmarks := time.NewTicker(s.o.Bookmarks)
 	defer bookmarks.Stop()
+	cut := s.cutting()
 	for {
 		events, now, wake, ok := s.since(x.collection, x.after)
 		if !ok {
@@ -101,6 +102,8 @@ func (s *Server) follow(x *watcher) {
 		case <-x.Context().Done():
 			return
 		case <-s.stopped:
+			return
+		case <-cut:
 			return
 		case <-end.C:
 			return
