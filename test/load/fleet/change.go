@@ -10,7 +10,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
+	"podfit.dev/podfit/test/e2e/bed"
 	"podfit.dev/podfit/test/load/apiserver"
 )
 
@@ -25,7 +27,10 @@ func (f *Fleet) addPod(w *workload, at time.Time, running bool) {
 		f.server.Create("/pods", p)
 		return
 	}
-	if f.Admit != nil {
+	switch {
+	case w.skewed: // the template has changed while no webhook was there
+		p.Annotations = map[string]string{bed.Unreviewed: "true"}
+	case f.Admit != nil:
 		p = f.Admit(p)
 	}
 	if f.server.Get("/pods", p.Namespace, p.Name) != nil {
@@ -180,6 +185,10 @@ func (f *Fleet) rollOut(w *workload) {
 	}
 	switch w.kind {
 	case "Deployment":
+		if f.Varied {
+			f.server.Delete("apps/replicasets", w.namespace, old)
+			return
+		}
 		f.server.Modify("apps/replicasets", w.namespace, old, func(m apiserver.Message) {
 			if rs, ok := m.(*appsv1.ReplicaSet); ok {
 				rs.Spec.Replicas = new(int32)
@@ -218,6 +227,12 @@ func (f *Fleet) scale(w *workload, by int) {
 	case "Deployment":
 		f.server.Modify("apps/deployments", w.namespace, w.name, set)
 		f.server.Modify("apps/replicasets", w.namespace, w.owner, set)
+		f.server.Modify("policy/poddisruptionbudgets", w.namespace, w.name, func(m apiserver.Message) {
+			if b, ok := m.(*policyv1.PodDisruptionBudget); ok {
+				n := int32(w.pods)
+				b.Status = policyv1.PodDisruptionBudgetStatus{CurrentHealthy: n, DesiredHealthy: n / 2, ExpectedPods: n, DisruptionsAllowed: n - n/2, ObservedGeneration: 1}
+			}
+		})
 	case "StatefulSet":
 		f.server.Modify("apps/statefulsets", w.namespace, w.name, set)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	vpa "podfit.dev/podfit/api/v1"
 	"podfit.dev/podfit/test/load/apiserver"
 )
 
@@ -30,6 +31,7 @@ type Config struct {
 	Pods      int           // of each workload
 	Seed      uint64        // of names, sizes and usage
 	History   time.Duration // for which a recommender has stored the usage in checkpoints; 0: there are none
+	Varied    bool          // some VPAs name a profile, some another recommender, and old ReplicaSets are deleted
 }
 
 const (
@@ -61,6 +63,8 @@ type workload struct {
 	revision        int
 	created         int // pods so far, for their names
 	deleted         bool
+	skewed          bool // the requests of its template are far from its usage
+	scaled          bool // it has one more pod for a part of the day
 }
 
 // A size is an amount of CPU and memory.
@@ -79,8 +83,9 @@ type Fleet struct {
 	jobs    chan func()
 	done    sync.WaitGroup
 
-	mu        sync.Mutex // of the workloads
-	workloads []*workload
+	mu        sync.Mutex           // of the workloads
+	workloads []*workload          // a workload that is replaced by another one has its position
+	spaces    []string             // the names of the namespaces
 	byName    map[string]*workload // by namespace/name
 	nodes     int
 	placed    int
@@ -159,7 +164,7 @@ func (f *Fleet) Fill(server *apiserver.Server) {
 		server.Create("/namespaces", namespace(ns))
 	}
 	for i := range f.Workloads {
-		f.add(i)
+		f.add(i, 0)
 	}
 	f.done.Go(func() {
 		for job := range f.jobs {
@@ -174,10 +179,15 @@ func (f *Fleet) Stop() {
 	f.done.Wait()
 }
 
-// add creates one workload, its pods and its VPA.
-func (f *Fleet) add(i int) {
+// add creates one workload, its pods and its VPA. Those of a later generation are new, and have other names and no history.
+func (f *Fleet) add(i, generation int) {
+	space := i / perNamespace
+	if space == len(f.spaces) {
+		f.spaces = append(f.spaces, generationOf(fmt.Sprintf("team-%04d", space), generation))
+		f.addNamespace(f.spaces[space], space)
+	}
 	w := &workload{
-		namespace: fmt.Sprintf("team-%04d", i/perNamespace), name: fmt.Sprintf("app-%05d", i), kind: "Deployment", sidecar: i%sidecarEvery == 0, pods: f.Pods,
+		namespace: f.spaces[space], name: generationOf(fmt.Sprintf("app-%05d", i), generation), kind: "Deployment", sidecar: i%sidecarEvery == 0, pods: f.Pods,
 	}
 	switch i % 10 {
 	case 7, 8:
@@ -186,22 +196,56 @@ func (f *Fleet) add(i int) {
 		w.kind = "CronJob"
 	}
 	w.requests = f.requestsOf(w)
-	if i%perNamespace == 0 {
-		f.addNamespace(w.namespace, i/perNamespace)
+	if i == len(f.workloads) {
+		f.workloads = append(f.workloads, nil)
 	}
-	f.workloads = append(f.workloads, w)
+	f.workloads[i] = w
 	f.byName[w.namespace+"/"+w.name] = w
 	f.addController(w)
 	f.addOwner(w)
+	since := f.started.Add(-48 * time.Hour)
+	if generation > 0 {
+		since = time.Now()
+	}
+	f.addAutoscaler(i, since)
 	for range w.pods {
-		f.addPod(w, f.started.Add(-6*time.Hour), true)
+		if generation == 0 {
+			f.addPod(w, f.started.Add(-6*time.Hour), true)
+		} else {
+			f.addPod(w, since, false)
+		}
 	}
 	for c, container := range containerNames[:len(w.requests)] {
-		if f.History > 0 {
+		if f.History > 0 && generation == 0 {
 			f.server.CreateCustom("autoscaling.k8s.io/verticalpodautoscalercheckpoints", f.checkpoint(w, c, container))
 		}
 	}
-	f.server.CreateCustom("autoscaling.k8s.io/verticalpodautoscalers", f.autoscaler(w, f.started.Add(-48*time.Hour)))
+}
+
+func generationOf(name string, generation int) string {
+	if generation == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-g%d", name, generation)
+}
+
+// Foreign is a recommender that does not run.
+const Foreign = "other"
+
+func (f *Fleet) foreign(i int) bool { return f.Varied && i%20 == 11 }
+
+func (f *Fleet) profiled(i int) bool { return f.Varied && i%4 == 1 }
+
+// addAutoscaler creates the VPA of a workload.
+func (f *Fleet) addAutoscaler(i int, since time.Time) {
+	v := f.autoscaler(f.workloads[i], since)
+	switch {
+	case f.foreign(i):
+		v.Spec.Recommenders = []*vpa.VerticalPodAutoscalerRecommenderSelector{{Name: Foreign}}
+	case f.profiled(i):
+		v.Spec.Recommenders = []*vpa.VerticalPodAutoscalerRecommenderSelector{{Name: "balanced"}}
+	}
+	f.server.CreateCustom(autoscalers, v)
 }
 
 func (f *Fleet) addNamespace(name string, i int) {
