@@ -201,6 +201,17 @@ load: ## Measure podfit with N=1000 VPAs of M=10 pods at an API server in memory
 	@$(STEP) "compile the load rig" env CGO_ENABLED=0 go -C test/load build -trimpath -o $(CURDIR)/.cache/bin/load .
 	@.cache/bin/load -workloads=$(N) -pods=$(M) $(if $(WRITE),-write) $(LOADFLAGS)
 
+# MINUTES or HOURS is how long make soak runs, and SEED is the seed of its usage, churn and faults. It stores .cache/soak/report.json.
+soak: MINUTES = 20
+HOURS ?=
+SEED ?= 1
+
+.PHONY: soak
+soak: ## Run podfit with N=1000 VPAs of M=10 pods, churn and faults for MINUTES=20, or HOURS; fails if podfit violates an invariant, or anything grows
+	@mkdir -p .cache/bin
+	@$(STEP) "compile the load rig" env CGO_ENABLED=0 go -C test/load build -trimpath -o $(CURDIR)/.cache/bin/load .
+	@.cache/bin/load -soak=$(if $(HOURS),$(HOURS)h,$(MINUTES)m) -workloads=$(N) -pods=$(M) -seed=$(SEED) $(LOADFLAGS)
+
 # RECOMMENDFLAGS are flags of the benchmark, such as -workloads=1000 -interval=30s.
 RECOMMENDFLAGS ?=
 

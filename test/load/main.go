@@ -3,7 +3,8 @@
 
 // Command load measures podfit with many workloads, at an API server that keeps everything in memory. It runs podfit's components as three
 // processes and as one, and optionally upstream's, on the same input, and prints the results beside the budgets. With -write, it also
-// writes docs/performance.md from the results of all sizes that were measured.
+// writes docs/performance.md from the results of all sizes that were measured. With -soak, it runs podfit with churn and faults instead, and judges what
+// the API server got from it.
 package main
 
 import (
@@ -35,6 +36,8 @@ type options struct {
 	pods    int
 	systems string
 	write   bool
+	soak    time.Duration
+	skip    string
 	setup   Setup
 }
 
@@ -57,6 +60,8 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.IntVar(&o.pods, "pods", 10, "pods of each workload")
 	flags.StringVar(&o.systems, "systems", "separate,run", "comma-separated systems to measure: separate, run, upstream")
 	flags.BoolVar(&o.write, "write", false, "write docs/performance.md from the results of all sizes")
+	flags.DurationVar(&o.soak, "soak", 0, "run podfit for so long with churn and faults, in days of 40 s, instead of measuring it")
+	flags.StringVar(&o.skip, "skip", "", "text in the names of faults that a soak leaves out")
 	flags.IntVar(&o.setup.QPS, "qps", 500, "requests per second that a component may send")
 	flags.DurationVar(&o.setup.Limit, "limit", 4*time.Minute, "how long the first recommendations may take")
 	flags.DurationVar(&o.setup.Settle, "settle", time.Minute, "how long the updater may correct pods before the steady state; from 10m on, that is a table of its own")
@@ -73,6 +78,9 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 	root, err := bed.Root()
 	if err != nil {
 		return err
+	}
+	if o.soak > 0 {
+		return o.soakFor(ctx, root, out, progress)
 	}
 	store := filepath.Join(root, ".cache", "load")
 	if o.systems != "" {
@@ -94,6 +102,34 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 		return err
 	}
 	return os.WriteFile(filepath.Join(root, "docs", "performance.md"), []byte(page), 0o644)
+}
+
+// soakFor soaks podfit, and stores and prints the report.
+func (o options) soakFor(ctx context.Context, root string, out, progress io.Writer) error {
+	setup := SoakSetup{
+		Fleet: o.setup.Fleet, Days: int(o.soak / simulatedDay), Length: simulatedDay, Recommender: 15 * time.Second, Updater: 10 * time.Second, Bound: 90 * time.Second,
+		Podfit: o.setup.Podfit, Skip: o.skip, Dir: filepath.Join(root, ".cache", "soak"),
+	}
+	var err error
+	if setup.Fleet.Workloads, err = strconv.Atoi(o.sizes); err != nil || setup.Fleet.Workloads < 1 || o.pods < 1 || setup.Days < 4 {
+		return fmt.Errorf("a soak needs one number of workloads, at least one pod and %v, got %q, %d and %v", 4*simulatedDay, o.sizes, o.pods, o.soak)
+	}
+	setup.Fleet.Pods = o.pods
+	if setup.Podfit == "" {
+		if setup.Podfit, err = bed.Build(ctx, root, progress); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(progress, "%d days of %v, seed %d\n", setup.Days, setup.Length, setup.Fleet.Seed)
+	report, err := runSoak(ctx, setup, progress)
+	if report != nil {
+		report.print(out)
+		err = errors.Join(err, report.write(filepath.Join(setup.Dir, "report.json")))
+	}
+	if err == nil && len(report.Violations) > 0 {
+		err = fmt.Errorf("%d violations", len(report.Violations))
+	}
+	return err
 }
 
 // measure measures all sizes and systems, and stores the results.

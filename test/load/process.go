@@ -168,9 +168,11 @@ func (p *process) scrape(ctx context.Context) map[string]*dto.MetricFamily {
 	return families
 }
 
-// memory returns a value of /proc/PID/status in MiB, 0 after the process has ended.
-func (p *process) memory(name string) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+func (p *process) memory(name string) float64 { return memoryOf(p.PID(), name) }
+
+// memoryOf returns a value of /proc/PID/status in MiB, 0 after the process has ended.
+func memoryOf(pid int, name string) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}

@@ -124,31 +124,40 @@ func post(ctx context.Context, client *http.Client, url string, review []byte) (
 
 // admit returns a new pod as the webhook changes it. A webhook that fails is ignored.
 func (h *webhook) admit(p *corev1.Pod) *corev1.Pod {
-	review, err := reviewOf(p)
+	out, err := h.review(p)
 	if err != nil {
-		return p
-	}
-	patch, err := h.call(context.Background(), review)
-	if err != nil || patch == nil {
-		return p
-	}
-	before, err := json.Marshal(p)
-	if err != nil {
-		return p
-	}
-	operations, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return p
-	}
-	after, err := operations.Apply(before)
-	if err != nil {
-		return p
-	}
-	out := new(corev1.Pod)
-	if json.Unmarshal(after, out) != nil {
 		return p
 	}
 	return out
+}
+
+// review returns a new pod as the webhook changes it: the same one if it changes nothing or fails.
+func (h *webhook) review(p *corev1.Pod) (*corev1.Pod, error) {
+	review, err := reviewOf(p)
+	if err != nil {
+		return p, err
+	}
+	patch, err := h.call(context.Background(), review)
+	if err != nil || patch == nil {
+		return p, err
+	}
+	before, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return p, err
+	}
+	after, err := operations.Apply(before)
+	if err != nil {
+		return p, err
+	}
+	out := new(corev1.Pod)
+	if err := json.Unmarshal(after, out); err != nil {
+		return p, err
+	}
+	return out, nil
 }
 
 // Webhook is the result of the load on the webhook. Times are in milliseconds.
