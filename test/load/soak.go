@@ -404,7 +404,7 @@ func (s *soaking) sample(ctx context.Context, day int, end time.Time) error {
 		}
 		now := soak.Sample{
 			Process: starts, Heap: m["go_memstats_next_gc_bytes"] / (1 + m["go_gc_gogc_percent"]/100) / mebibyte, HeapInUse: m["go_memstats_heap_inuse_bytes"] / mebibyte,
-			Resident: memoryOf(p.PID(), "VmRSS"), Goroutines: int(m["go_goroutines"]),
+			Resident: memoryOf(p.PID(), "VmRSS"), Goroutines: int(m["go_goroutines"]), Remembered: int(m["vpa_recommender_aggregate_container_states_count"]),
 		}
 		s.countSeries(m, &now)
 		if out.Process == now.Process {

@@ -56,7 +56,7 @@ func TestSoak_minuteWithFaults_nothingIsViolated(t *testing.T) {
 	if report.Actions["eviction"] == 0 || report.Actions["resize"] == 0 {
 		t.Errorf("podfit changed no pods: %v", report.Actions)
 	}
-	if first, last := report.Samples[0], report.Samples[5]; first.Count != last.Count || first.Workloads != 50 {
+	if first, last := report.Samples[0], report.Samples[5]; first.Workloads != 50 || last.Workloads != 50 || first.Pods != last.Pods || first.Containers != last.Containers {
 		t.Errorf("the first day ends with %+v, the last one with %+v", first.Count, last.Count)
 	}
 }

@@ -164,12 +164,14 @@ type Count struct {
 	Workloads, Pods int
 	Containers      int // of the workloads, not of each pod
 	Profiled        int // workloads whose VPA names a profile
+	Created         int // containers of all workloads so far, also of deleted ones
 }
 
 // Live counts the live workloads.
 func (f *Fleet) Live() (out Count) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	out.Created = f.created
 	for i, w := range f.workloads {
 		if w.deleted {
 			continue

@@ -90,6 +90,7 @@ type Fleet struct {
 	nodes     int
 	placed    int
 	replaced  int
+	created   int // containers of all workloads so far
 }
 
 // New returns a fleet without objects.
@@ -196,6 +197,7 @@ func (f *Fleet) add(i, generation int) {
 		w.kind = "CronJob"
 	}
 	w.requests = f.requestsOf(w)
+	f.created += len(w.requests)
 	if i == len(f.workloads) {
 		f.workloads = append(f.workloads, nil)
 	}

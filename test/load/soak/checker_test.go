@@ -216,23 +216,28 @@ func TestServer_refusedRequest_isAnsweredAndPassedOn(t *testing.T) {
 func TestGrown_samples_onlyGrowthIsFound(t *testing.T) {
 	days := func(n int, of func(day int, s *Sample)) (out []Sample) {
 		for day := 1; day <= n; day++ {
-			s := Sample{Day: day, Process: 1, Count: fleet.Count{Workloads: 100, Containers: 120, Profiled: 20}, Heap: 100, Resident: 200, Goroutines: 300, Series: 1000, Checkpoints: 120, UpdateStates: 20, Events: 300}
+			s := Sample{Day: day, Process: 1, Count: fleet.Count{Workloads: 100, Containers: 120, Profiled: 20, Created: 150}, Remembered: 120, Heap: 100, Resident: 200, Goroutines: 300, Series: 1000, Checkpoints: 120, UpdateStates: 20, Events: 300}
 			of(day, &s)
 			out = append(out, s)
 		}
 		return out
 	}
+	const heap = "live heap (KiB per usage history)"
 	for name, c := range map[string]struct {
 		samples []Sample
 		want    []string
 	}{
-		"flat":                        {samples: days(30, func(int, *Sample) {})},
-		"noise":                       {samples: days(30, func(day int, s *Sample) { s.Heap += float64(day % 9) })},
-		"objects grow":                {samples: days(30, func(day int, s *Sample) { s.Checkpoints += day }), want: []string{"checkpoints"}},
-		"objects of live workloads":   {samples: days(30, func(day int, s *Sample) { s.UpdateStates += 2 * day }), want: nil},
+		"flat":                      {samples: days(30, func(int, *Sample) {})},
+		"noise":                     {samples: days(30, func(day int, s *Sample) { s.Heap += float64(day % 9) })},
+		"objects grow":              {samples: days(30, func(day int, s *Sample) { s.Checkpoints += day }), want: []string{"checkpoints"}},
+		"objects of live workloads": {samples: days(30, func(day int, s *Sample) { s.UpdateStates += 2 * day }), want: nil},
+		"heap with histories": {samples: days(30, func(day int, s *Sample) {
+			s.Heap, s.Resident, s.Remembered = s.Heap+float64(day), s.Resident+2*float64(day), 120+day
+		}), want: nil},
+		"histories that are not gone": {samples: days(30, func(day int, s *Sample) { s.Remembered += 5 * day }), want: []string{"usage histories"}},
 		"one day with more heap":      {samples: days(30, func(day int, s *Sample) { s.Heap += 50 * float64(day/30) })},
-		"heap grows":                  {samples: days(30, func(day int, s *Sample) { s.Heap += float64(day) }), want: []string{"live heap (MiB)"}},
-		"heap of the last process":    {samples: days(30, func(day int, s *Sample) { s.Process = 1 + day/16; s.Heap += 2 * float64(day%16) }), want: []string{"live heap (MiB)", "live heap (MiB)"}},
+		"heap grows":                  {samples: days(30, func(day int, s *Sample) { s.Heap += float64(day) }), want: []string{heap}},
+		"heap of the last process":    {samples: days(30, func(day int, s *Sample) { s.Process = 1 + day/16; s.Heap += 2 * float64(day%16) }), want: []string{heap, heap}},
 		"series grow after the start": {samples: days(30, func(day int, s *Sample) { s.Process = 1 + day/16; s.Series = 1000 - 400*(day/16) + 20*max(0, day-16) }), want: []string{"series"}},
 		"series of deleted VPAs":      {samples: days(30, func(day int, s *Sample) { s.SeriesOfDeleted, s.OverdueSeries = 10*day, day/30 }), want: []string{"overdue series"}},
 		"fewer workloads":             {samples: days(30, func(day int, s *Sample) { s.Workloads -= day / 30 }), want: []string{"workloads"}},

@@ -30,10 +30,17 @@ type Sample struct {
 	SeriesOfDeleted int // podfit serves them for 15 minutes, so that scrapers get their last values
 	OverdueSeries   int // of them, those of VPAs that were deleted earlier
 
+	Remembered int // usage histories in memory: podfit keeps those of deleted workloads for at least 24 hours, which is many days of a soak
+
 	Checkpoints, Histories, UpdateStates int
 	Events                               int // of the last day
 
 	SeriesOf map[string]int // by metric
+}
+
+// perHistory returns an amount of memory in KiB per usage history in memory.
+func (s Sample) perHistory(mebibytes float64) float64 {
+	return mebibytes * 1024 / float64(max(1, s.Remembered))
 }
 
 // A Measure is a value of a sample that must not grow.
@@ -52,8 +59,9 @@ const series = "series"
 
 // Measures are all measures. The slack is what the time of a sample within a pass makes out.
 var Measures = []Measure{
-	{Name: "live heap (MiB)", Value: func(s Sample) float64 { return s.Heap }, slack: 3, process: true},
-	{Name: "resident memory (MiB)", Value: func(s Sample) float64 { return s.Resident }, slack: 10, process: true},
+	{Name: "live heap (KiB per usage history)", Value: func(s Sample) float64 { return s.perHistory(s.Heap) }, slack: 2, process: true},
+	{Name: "resident memory (KiB per usage history)", Value: func(s Sample) float64 { return s.perHistory(s.Resident) }, slack: 8, process: true},
+	{Name: "usage histories", Value: func(s Sample) float64 { return float64(s.Remembered) }, slack: 5, process: true, most: func(s Sample) float64 { return float64(s.Created) }},
 	{Name: "goroutines", Value: func(s Sample) float64 { return float64(s.Goroutines) }, slack: 15, process: true},
 	{Name: series, Value: func(s Sample) float64 { return float64(s.Series) }, slack: 30, process: true},
 	{Name: "overdue series", Value: func(s Sample) float64 { return float64(s.OverdueSeries) }},
