@@ -139,6 +139,7 @@ func runSoak(ctx context.Context, o SoakSetup, progress io.Writer) (*SoakReport,
 	err = s.days(ctx)
 	stop()
 	done.Wait()
+	s.checker.Disturb(time.Now()) // it deletes its webhook when it stops
 	err = errors.Join(err, s.stop())
 	s.conclude()
 	return s.report, err
