@@ -71,7 +71,7 @@ var keptTable = []rowtest.Deviation{
 		Why:      "an OpenKruise StatefulSet is not a Kubernetes StatefulSet", Test: "TestOwners_transcripts_areUnchanged/foreign"},
 	{Name: "implausible samples", Kept: keptRobust,
 		Upstream: "accepts every amount that is not negative",
-		Podfit:   "rejects more than 100,000 cores or 100 TB",
+		Podfit:   "rejects more than the largest node has, with a tenth for errors of measurement; without known nodes, more than 100,000 cores or 100 TB",
 		Why:      "one broken source would raise recommendations for days", Test: "TestUsage_implausibleSamples_areRejected"},
 	{Name: "impossible checkpoints", Kept: keptRobust,
 		Upstream: "loads totals that are not numbers, and other impossible values",

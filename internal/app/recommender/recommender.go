@@ -295,6 +295,8 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.mergeHistory(now)
 	watch.Step("LoadPods")
 
+	r.usageStore.BoundBy(r.world.Nodes())
+	r.groups.Store.BoundBy(r.world.Nodes())
 	r.observeReadings()
 	r.observe(ctx, v)
 	r.learnt(ctx, now)

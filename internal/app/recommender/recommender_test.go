@@ -368,6 +368,25 @@ func TestRecommender_killedAfterOOMKill_higherMemoryIsKept(t *testing.T) { // W-
 	})
 }
 
+// For a minute, metrics are 10^6 times too high. No recommendation follows them, because no node has so much.
+func TestRecommender_metricsFarTooHigh_recommendationsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.nodes = []cluster.Node{{Name: "n", Ready: true, Allocatable: cluster.Amounts(8000, 32<<30), Capacity: cluster.Amounts(8000, 32<<30)}}
+		b.use["app"] = cluster.Amounts(30, 50<<20)
+		b.autoscale("web", b.deployment("web", 3, "app"))
+		b.run(24 * time.Hour)
+		before := b.advice("web", "app").Target
+		b.use["app"] = cluster.Amounts(30e6, 50e6<<20)
+		b.run(time.Minute)
+		b.use["app"] = cluster.Amounts(30, 50<<20)
+		b.run(time.Minute)
+		if after := b.advice("web", "app").Target; after != before {
+			t.Errorf("the target changed from %v to %v", before, after)
+		}
+	})
+}
+
 func TestRecommender_day_writesFewCheckpoints(t *testing.T) { // S-02
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -16,7 +16,7 @@ import (
 // no mutable state. Its histograms are empty; its extensions are copies. Absorb merges it back.
 func (b *Store) Fork(namespace string) *Store {
 	fork := NewStore(b.cfg)
-	fork.clock = b.clock
+	fork.clock, fork.most = b.clock, b.most
 	for key, wl := range b.workloads {
 		if key.Namespace != namespace {
 			continue

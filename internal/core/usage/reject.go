@@ -16,7 +16,7 @@ const (
 	Ahead                             // taken later than now
 	NotANumber                        // not a number, or infinite
 	Negative
-	TooLarge   // above the limits MaxCores and MaxBytes
+	TooLarge   // above the largest node (BoundBy), or the limits MaxCores and MaxBytes
 	NoMemory   // 0 bytes of memory: the container was not measured
 	Repeated   // taken at the same time as the one before
 	OutOfOrder // taken before the one before

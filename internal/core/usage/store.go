@@ -80,7 +80,8 @@ type Store struct {
 	workloads map[cluster.Workload]*workload
 	clock
 	rejected rejected
-	steps    uint64 // number of series and instances visited; a test checks that it grows linearly
+	most     struct{ cores, bytes float64 } // the largest plausible usage of a container
+	steps    uint64                         // number of series and instances visited; a test checks that it grows linearly
 }
 
 // A workload has tracked pods, history or an autoscaler.
@@ -120,11 +121,30 @@ func newPod(n int) *pod {
 
 // NewStore returns an empty Store.
 func NewStore(c Config) *Store {
-	return &Store{
+	b := &Store{
 		cfg:       c,
 		rules:     rules{interval: c.MemoryInterval, count: c.MemoryCount, ratio: c.OOMBumpRatio, minBump: c.OOMMinBump},
 		pods:      make(map[cluster.Key]*pod),
 		workloads: make(map[cluster.Workload]*workload),
+	}
+	b.BoundBy(nil)
+	return b
+}
+
+// BoundBy rejects samples above the largest of the nodes, with a tenth for errors of measurement, from now on. A broken source of metrics would else
+// fill the largest node. Without nodes, MaxCores and MaxBytes are the bounds.
+func (b *Store) BoundBy(nodes []cluster.Node) {
+	const tolerance = 1.1
+	var largest cluster.Resources
+	for i := range nodes {
+		largest = largest.Highest(nodes[i].Capacity)
+	}
+	b.most.cores, b.most.bytes = MaxCores, MaxBytes
+	if largest.CPU > 0 {
+		b.most.cores = min(tolerance*float64(largest.CPU)/1000, MaxCores)
+	}
+	if largest.Memory > 0 {
+		b.most.bytes = min(tolerance*float64(largest.Memory), MaxBytes)
 	}
 }
 
@@ -188,7 +208,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 		return 0
 	}
 	if sample.Peak || sample.Reading {
-		if !b.rejected.plausible(sample.Memory, MaxBytes) || !b.rejected.plausible(sample.CPU, MaxCores) {
+		if !b.rejected.plausible(sample.Memory, b.most.bytes) || !b.rejected.plausible(sample.CPU, b.most.cores) {
 			return 0
 		}
 		return instance.observeOfRun(&sample)
@@ -213,7 +233,7 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 
 func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 	switch {
-	case !b.rejected.plausible(cores, MaxCores):
+	case !b.rejected.plausible(cores, b.most.cores):
 		return false
 	case at == instance.lastCPU:
 		return b.rejected.add(Repeated)
@@ -240,7 +260,7 @@ func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {
 
 func (b *Store) observeMemory(instance *instance, bytes float64, at int64) bool {
 	switch {
-	case !b.rejected.plausible(bytes, MaxBytes):
+	case !b.rejected.plausible(bytes, b.most.bytes):
 		return false
 	case bytes < 1:
 		return b.rejected.add(NoMemory)

@@ -103,6 +103,35 @@ func TestObserve_podsOfOneWorkload_shareOneHistory(t *testing.T) {
 	}
 }
 
+// A source whose unit is wrong reports 10^6 times the usage. Most of that is below the limits for all machines, so the nodes bound it.
+func TestObserve_aboveTheLargestNode_isRejected(t *testing.T) {
+	nodes := []cluster.Node{{Capacity: cluster.Amounts(4000, 64<<30)}, {Capacity: cluster.Amounts(16000, 32<<30)}}
+	for name, c := range map[string]struct {
+		nodes  []cluster.Node
+		cores  float64
+		bytes  float64
+		taken  cluster.Set
+		wanted uint64 // rejections
+	}{
+		"as much as the largest nodes": {nodes, 16, 64 << 30, cluster.Both, 0},
+		"a little more":                {nodes, 17, 66 << 30, cluster.Both, 0},
+		"more cores":                   {nodes, 18, 1 << 30, cluster.Of(cluster.Memory), 1},
+		"more of both":                 {nodes, 50000, 1 << 46, 0, 2},
+		"no node is known":             {nil, 50000, 1 << 46, cluster.Both, 0},
+		"sizes are not known":          {[]cluster.Node{{Name: "n"}}, 50000, 1 << 46, cluster.Both, 0},
+	} {
+		b := newBook()
+		b.Tick(noon.Add(time.Minute))
+		b.Track(podOf(cart, "cart-1", "app"))
+		b.BoundBy(nodes)
+		b.BoundBy(c.nodes)
+		got := b.Observe(Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-1"}, Container: "app", At: noon, CPU: c.cores, Memory: c.bytes, Has: cluster.Both})
+		if got != c.taken || b.Rejected(TooLarge) != c.wanted {
+			t.Errorf("%s: accepted %v and rejected %d, want %v and %d", name, got, b.Rejected(TooLarge), c.taken, c.wanted)
+		}
+	}
+}
+
 func TestObserve_invalidSamples_areRejectedAndCounted(t *testing.T) {
 	good := func() Sample {
 		return Sample{Pod: cluster.Key{Namespace: "shop", Name: "cart-1"}, Container: "app", At: noon, CPU: 0.3, Memory: 200 * mib, Has: cluster.Both}
