@@ -34,6 +34,8 @@ const (
 	// relief is the share of the memory that a node needs because of pressure alone, and pressureRest how long moves because of it count.
 	relief       = 0.05
 	pressureRest = 24 * time.Hour
+	// effect is how long after a move pressure is measured that shows its effect.
+	effect = 3 * time.Minute
 	// maxAge is the maximum age of a sample: metrics-server measures every 15 to 60 seconds. For settling, a pod that moves counts on its new node
 	// before it is measured there, a node is only observed at first, and a new pod may have no sample.
 	maxAge   = 2 * time.Minute
@@ -193,10 +195,10 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 		alarm.Coming = true
 		alarm.Excess = n.expected() - line
 	}
-	alarm.Rests = len(b.moves[of.Name]) >= MostMoves || returned
+	alarm.Rests = returned || MostMoves <= len(slices.DeleteFunc(slices.Clone(b.moves[of.Name]), func(m move) bool { return m.Pressed }))
 	if alarm.Coming && watched {
 		b.Filling[of.Name] = true
-		b.press(now, &alarm)
+		b.press(now, n, &alarm)
 	}
 	alarm.Waits = now.Sub(n.tried) < pause || now.Sub(n.first) < pause
 	if watched && alarm.Excess > 0 {
@@ -204,10 +206,11 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 	}
 }
 
-// press raises the alarm of a node below the line if usage alone raises none, and the node is under pressure.
-func (b *Book) press(now time.Time, alarm *Alarm) {
+// press raises the alarm of a node below the line if usage alone raises none, and the node is under pressure. Pressure is the mean of a minute, so what was
+// measured soon after a move says nothing about its effect.
+func (b *Book) press(now time.Time, n *node, alarm *Alarm) {
 	p := b.Pressure[alarm.Node]
-	if alarm.Excess <= 0 && b.PressureLine > 0 && p.Share >= b.PressureLine && now.Sub(p.At).Abs() <= maxAge {
+	if alarm.Excess <= 0 && b.PressureLine > 0 && p.Share >= b.PressureLine && now.Sub(p.At).Abs() <= maxAge && p.At.Sub(n.tried) >= effect {
 		alarm.Pressure = p.Share
 		alarm.Excess = int64(relief * float64(alarm.Allocatable))
 		alarm.Rests = alarm.Rests || len(b.pressed[cluster.Workload{Kind: "Node", Name: alarm.Node}]) >= MostMoves
@@ -226,7 +229,9 @@ func (b *Book) forget(now time.Time) {
 		moves = slices.DeleteFunc(moves, func(m move) bool { return now.Sub(m.at) >= Rest })
 		b.moves[from] = moves
 		for i := range moves {
-			b.moved[moves[i].Of]++
+			if !moves[i].Pressed {
+				b.moved[moves[i].Of]++
+			}
 			if now.Sub(moves[i].at) < settling {
 				b.arriving[moves[i].To] += moves[i].Bytes
 			}
@@ -298,8 +303,9 @@ func (b *Book) Tried(now time.Time, from string, m Move, made bool) {
 		return
 	}
 	cluster.Put(&b.moves, from, append(b.moves[from], move{m, now}))
-	cluster.Put(&b.moved, m.Of, b.moved[m.Of]+1)
-	if m.Pressed {
+	if !m.Pressed {
+		cluster.Put(&b.moved, m.Of, b.moved[m.Of]+1)
+	} else {
 		for _, of := range [...]cluster.Workload{{Kind: "Node", Name: from}, m.Of} {
 			cluster.Put(&b.pressed, of, append(b.pressed[of], now))
 		}

@@ -463,8 +463,43 @@ func TestBook_nodeRestsBecauseOfPressure_usageStillCounts(t *testing.T) {
 	if a := s.observe(62*time.Minute, 75); a == nil || !a.Rests || a.Pressure == 0 {
 		t.Errorf("%+v, want an alarm of a node that rests", a)
 	}
-	if a := s.observe(64*time.Minute, 90); a == nil || a.Rests || a.Pressure > 0 {
-		t.Errorf("%+v, want an alarm because of usage, an hour after the moves", a)
+	if a := s.observe(63*time.Minute, 90); a == nil || a.Rests || a.Pressure > 0 {
+		t.Errorf("%+v, want an alarm because of usage", a)
+	}
+}
+
+// The moves because of pressure are not those of usage: a node whose usage then rises does not wait for an hour.
+func TestBook_movesBecauseOfPressure_usageHasItsOwn(t *testing.T) {
+	s := newScene(3)
+	for i := range 3 {
+		s.Tried(noon.Add(time.Duration(i)*time.Minute), "n", Move{workload(1), gi, "other", true}, true)
+	}
+	if a := s.observe(10*time.Minute, 92); a == nil || a.Rests {
+		t.Errorf("%+v, want an alarm of a node that does not rest", a)
+	}
+	if !s.MayMove(Move{Of: workload(1), Bytes: gi, To: "other"}, nil) || s.MayMove(Move{Of: workload(1), Bytes: gi, To: "other", Pressed: true}, nil) {
+		t.Error("the workload may not move because of usage, or may because of pressure")
+	}
+}
+
+// A move that ends the pressure at once is the only one, although the mean of the last minute falls slowly.
+func TestBook_pressureFallsAfterAMove_noOtherMoves(t *testing.T) {
+	s := newScene(3)
+	moved := time.Duration(0)
+	moves := 0
+	for after := time.Duration(0); after < 2*time.Hour; after += 15 * time.Second {
+		share := 0.6
+		if moved > 0 {
+			share *= math.Exp(-(after - moved).Seconds() / 60)
+		}
+		s.press(after, "n", share)
+		if a := s.observe(after, 75); a != nil && !a.Rests && !a.Waits {
+			s.Tried(noon.Add(after), "n", Move{workload(1), gi, "other", a.Pressure > 0}, true)
+			moved, moves = after, moves+1
+		}
+	}
+	if moves != 1 {
+		t.Errorf("%d moves, want 1", moves)
 	}
 }
 

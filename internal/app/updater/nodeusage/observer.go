@@ -8,6 +8,7 @@ package nodeusage
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -166,7 +167,10 @@ func (o *Observer) readPressure(ctx context.Context, now time.Time, nodes []clus
 			return
 		}
 		o.pressing = nil
-		book.Pressure = last.Result
+		for node, p := range last.Result { // the others keep theirs until it is too old
+			cluster.Put(&book.Pressure, node, p)
+		}
+		maps.DeleteFunc(book.Pressure, func(node string, _ guard.Pressure) bool { return !book.Filling[node] })
 		switch {
 		case last.Err != nil && now.Sub(o.failed) >= guard.Rest:
 			o.failed = now
