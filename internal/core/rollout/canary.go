@@ -344,15 +344,18 @@ func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 		if before < 0 {
 			continue
 		}
-		size := s.Before[before].Requests
+		size, limit := s.Before[before].Requests, s.Before[before].MemoryLimit
 		after := slices.IndexFunc(s.After, func(b Size) bool { return b.Container == adv.Container })
 		if to, ok := adv.Target.Get(cluster.Memory); ok && after >= 0 && to > max(size.Memory, s.After[after].Requests.Memory) {
 			size = size.Set(cluster.Memory, to)
+			if adv.MemoryLimit == 0 {
+				limit = 0 // in proportion to the larger request it is higher
+			}
 		}
 		adv.Target = size
 		adv.Lower = size
 		adv.Upper = size
-		adv.MemoryLimit = max(adv.MemoryLimit, s.Before[before].MemoryLimit)
+		adv.MemoryLimit = max(adv.MemoryLimit, limit)
 	}
 	return &held
 }

@@ -214,11 +214,16 @@ func TestHold_limitByPeaks_doesNotStayBelowThePreviousOne(t *testing.T) {
 	s := State{}.Start(noon, running("a", before, limited), []Size{{Container: "app", Requests: after}}, false).Changed().revert(noon, Restarted)
 	earlier := s // a record of an earlier release
 	earlier.Before = []Size{{Container: "app", Requests: before}}
+	more := s // the container needs more than both sizes
+	more.Before = []Size{{Container: "app", Requests: cluster.Amounts(1000, 1), MemoryLimit: 4 * gib}}
+	more.After = []Size{{Container: "app", Requests: cluster.Amounts(1000, 1)}}
 	for name, c := range map[string]struct {
 		state         State
 		advised, want int64
 	}{
 		"the change lowered it":    {s, 3 * gib, 4 * gib},
+		"more is needed":           {more, 3 * gib, 4 * gib},
+		"more, no limit is known":  {more, 0, 0},
 		"the change raised it":     {s, 5 * gib, 5 * gib},
 		"no limit is known":        {s, 0, 4 * gib},
 		"earlier release":          {earlier, 3 * gib, 3 * gib},
