@@ -60,12 +60,13 @@ type Pod struct {
 	Containers   []Container
 }
 
-// Marks are what labels and annotations of a pod say to podfit. Pods without annotations may share them.
+// Marks are what labels, annotations and gates of a pod say to podfit. Pods without annotations may share them.
 type Marks struct {
 	Observed    *string     // annotation vpaObservedContainers; nil if absent, or if it has all regular containers, as in most pods
 	Criticality Criticality // zero if it has neither a label nor a PriorityClass
 	Protection  string      // the annotation that forbids other programs to evict the pod, with its value; "" if it has none
 	Evictable   bool        // an annotation allows the cluster autoscaler to evict the pod, whatever else it would ask
+	Gated       bool        // it has scheduling gates (KEP-3521), so the scheduler gives it no node yet
 	Labels      string      // "key=value", sorted, separated by commas; "" if not known (Role), or if there is none
 }
 

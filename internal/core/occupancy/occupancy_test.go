@@ -216,7 +216,11 @@ func TestBook_rooms_newPodsHaveTheirRoomFirst(t *testing.T) {
 			t.Errorf("%dm and %dm are left, want 2000m of n and 500m of o", n, o)
 		}
 	}
-	small.Placeholder = true
+	small.Marks = &cluster.Marks{Gated: true}
+	if left := bookOf(podOf("a"), small).Rooms().Nodes["n"].Open.CPU; left != 3000 {
+		t.Errorf("%dm are left beside a pod with scheduling gates, want 3000m", left)
+	}
+	small.Marks, small.Placeholder = nil, true
 	if left := bookOf(podOf("a"), small).Rooms().Nodes["n"].Open.CPU; left != 3000 {
 		t.Errorf("%dm are left beside a placeholder, want 3000m", left)
 	}

@@ -104,7 +104,7 @@ const schedulable = 2 * time.Minute
 func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
 	var waiting []*cluster.Pod
 	for _, p := range pods {
-		if p.Node == "" && p.Live() && !p.Placeholder && now.Sub(p.Created) < schedulable {
+		if p.Node == "" && p.Live() && !p.Placeholder && (p.Marks == nil || !p.Marks.Gated) && now.Sub(p.Created) < schedulable {
 			waiting = append(waiting, p)
 		}
 	}

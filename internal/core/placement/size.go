@@ -53,8 +53,21 @@ func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
 			return true
 		}
 	}
+	if own || slices.ContainsFunc(s.largestFor(p.Reach()), fits) {
+		return !own
+	}
 	added, _ := s.fleet.CanAdd(p, size)
-	return !own && (slices.ContainsFunc(s.largestFor(p.Reach()), fits) || known && added)
+	return known && added
+}
+
+// MayFit is Fit, but a group of nodes that is at its maximum counts, too: its last node may be on its way.
+func (s *Sizes) MayFit(p *cluster.Pod, size cluster.Resources) bool {
+	if s.Fit(p, size) {
+		return true
+	}
+	_, known := s.Accepting(p.Reach())
+	_, ever := s.fleet.CanAdd(p, size)
+	return known && ever && p.Controller.Kind != "DaemonSet"
 }
 
 // Misfit returns why a pod with the given requests does not fit. It names no group of nodes: its owner may not know of them.

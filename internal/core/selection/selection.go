@@ -113,7 +113,7 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 	p := d.Pod
 	t := need.Compare(p, d.With)
 	d.Priority = t.Priority()
-	placeable := s.Sizes.Fit(p, change.Total(p, nil))
+	placeable := s.Sizes.MayFit(p, change.Total(p, nil))
 	smaller := change.Shrinks(p, d.With)
 	switch {
 	case s.Need.UpstreamRules:

@@ -41,3 +41,14 @@ func TestNode_allocatablePods_areItsMaximum(t *testing.T) {
 		t.Errorf("got %d, want 30", got)
 	}
 }
+
+func TestPod_schedulingGates_areKept(t *testing.T) {
+	p := &corev1.Pod{}
+	if m := Pod(p, nil).Marks; m != nil {
+		t.Errorf("a pod without gates: %+v", m)
+	}
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+	if m := Pod(p, nil).Marks; m == nil || !m.Gated {
+		t.Errorf("a pod with a gate: %+v", m)
+	}
+}

@@ -56,7 +56,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	out.Runtimes = runtimes(p)
 	out.Marks = in.marks(cluster.Marks{
 		Observed: observed(p, out, in), Criticality: criticalityOf(p, in), Protection: protection(p.Annotations), Labels: labelsOf(p, out, in),
-		Evictable: p.Annotations[safeToEvict] == "true",
+		Evictable: p.Annotations[safeToEvict] == "true", Gated: len(p.Spec.SchedulingGates) > 0,
 	})
 	if r := p.Spec.Resources; r != nil {
 		out.PodLevel = new(cluster.PodResources)
