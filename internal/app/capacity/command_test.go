@@ -311,8 +311,8 @@ func TestCapacity_groupsOfNodes_poolsCanGrow(t *testing.T) {
 	f.Reply("GET /api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", 200, string(object))
 	config := kubeconfig(t, f.URL())
 	for pool, want := range map[string]string{
-		"blue": "The pool can grow by 2 nodes (16 cores, 64 GiB). It reaches 100 % of that: cpu not known, memory not known.",
-		"web":  "No node can be added: the pool is at its maximum.", "worker": "",
+		"blue": "The groups of its present nodes can grow by 2 nodes (16 cores, 64 GiB). It reaches 100 % of that: cpu not known, memory not known.",
+		"web":  "No node can be added to the groups of its present nodes: they are at their maximum.", "worker": "",
 	} {
 		r := run(t, "--kubeconfig", config, "--pool", pool)
 		says := strings.Contains(r.out, "can grow by") || strings.Contains(r.out, "can be added")

@@ -104,6 +104,9 @@ func assessPool(now time.Time, p *Pool, h *History, s *Settings) PoolPlan {
 			extended.Points = nil // the maximum of past days is not known
 			extended.Capacity += float64(p.Extension.Capacity.Amount(res))
 			r.Extended = lines.against(&extended)
+			for i := range r.Extended.Crossings {
+				r.Extended.Crossings[i].Since = 0
+			}
 		}
 		if r.Recoverable > 0 {
 			in.Less = float64(r.Recoverable)

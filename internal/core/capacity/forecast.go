@@ -67,7 +67,7 @@ const (
 type Crossing struct {
 	Threshold float64 // share of the capacity
 	State     State
-	Since     Day // Above: the first day at or above it without interruption; 0 if it is today
+	Since     Day // Above: the first day at or above it without interruption; 0 if it is not known
 	Earliest  Day // Ahead: the first day on which the upper end of the band reaches it
 	Expected  Day // the first day on which the expected value reaches it; 0 if not within the reach
 	Latest    Day // the first day on which the lower end of the band reaches it; 0 if not within the reach

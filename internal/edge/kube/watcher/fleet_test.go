@@ -93,6 +93,7 @@ func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
 		"an old status":       {200, status(now.Add(-time.Hour), "9"), []cluster.NodeGroup{md(2, false)}, "it must be newer than 15m0s"},
 		"no autoscaler":       {404, noSuchKind, []cluster.NodeGroup{md(2, false)}, ""},
 		"no right to read it": {403, forbidden, []cluster.NodeGroup{md(2, false)}, "deploy/rights/node-groups"},
+		"the read fails":      {500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`, []cluster.NodeGroup{md(2, false)}, "Cannot read an optional resource"},
 		"no ConfigMap":        {200, `{"data":{"status":7}}`, []cluster.NodeGroup{md(2, false)}, "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,11 +140,14 @@ func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	pools, poolsErr := s.read(ctx, "/apis/karpenter.sh/v1/nodepools")
 	deployments, deploymentsErr := s.read(ctx, "/apis/cluster.x-k8s.io/v1beta1/machinedeployments")
 	status := []byte("{}")
-	var statusErr error
 	if s.o.NodeGroups {
-		status, statusErr = s.read(ctx, autoscalerStatus)
+		if read, err := s.read(ctx, autoscalerStatus); err == nil {
+			status = read
+		} else {
+			s.doWithout(autoscalerStatus, err) // it only adds to what the groups say
+		}
 	}
-	if err := cmp.Or(poolsErr, deploymentsErr, statusErr); err != nil {
+	if err := cmp.Or(poolsErr, deploymentsErr); err != nil {
 		return err
 	}
 	all, err := projection.NodePools(pools)

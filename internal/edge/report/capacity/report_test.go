@@ -103,17 +103,17 @@ func TestWrite_poolCanGrow_saysByHowManyNodesAndUntilWhen(t *testing.T) {
 		"not known": {core.Extension{}, core.Crossing{}, "", ""},
 		"three nodes": {
 			core.Extension{Known: true, Nodes: 3, Capacity: cluster.Amounts(24_000, 96<<30)}, core.Crossing{Threshold: 1, State: core.Ahead, Earliest: day("2026-12-10"), Expected: day("2026-12-14")},
-			"The pool can grow by 3 nodes (24 cores, 96 GiB). It reaches 100 % of that: cpu 14 Dec (from 10 Dec), memory not known.",
+			"The groups of its present nodes can grow by 3 nodes (24 cores, 96 GiB). It reaches 100 % of that: cpu 14 Dec (from 10 Dec), memory not known.",
 			`3 [{"percent":100,"state":"Ahead","earliest":"2026-12-10","expected":"2026-12-14"}]`,
 		},
 		"one node, above": {
-			core.Extension{Known: true, Nodes: 1, Capacity: cluster.Amounts(8000, 32<<30)}, core.Crossing{Threshold: 1, State: core.Above, Since: day("2026-11-22")},
-			"The pool can grow by 1 node (8 cores, 32 GiB). It reaches 100 % of that: cpu since today, memory not known.",
-			`1 [{"percent":100,"state":"Above","since":"2026-11-22"}]`,
+			core.Extension{Known: true, Nodes: 1, Capacity: cluster.Amounts(8000, 32<<30)}, core.Crossing{Threshold: 1, State: core.Above},
+			"The groups of its present nodes can grow by 1 node (8 cores, 32 GiB). It reaches 100 % of that: cpu already, memory not known.",
+			`1 [{"percent":100,"state":"Above"}]`,
 		},
 		"none": {
 			core.Extension{Known: true, Capacity: cluster.Amounts(0, 0)}, core.Crossing{Threshold: 1, State: core.NotWithin},
-			"No node can be added: the pool is at its maximum.", `0 [{"percent":100,"state":"NotWithin"}]`,
+			"No node can be added to the groups of its present nodes: they are at their maximum.", `0 [{"percent":100,"state":"NotWithin"}]`,
 		},
 	} {
 		r := example()

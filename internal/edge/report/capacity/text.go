@@ -43,9 +43,11 @@ func span(from, to core.Day, now time.Time) string {
 	return date(from, now) + " – " + date(to, now)
 }
 
-// reaches returns when requests reach a threshold: "since 4 d", "9 Dec (2–20 Dec)", "not within 90 d" or "not known".
+// reaches returns when requests reach a threshold: "since 4 d", "already", "9 Dec (2–20 Dec)", "not within 90 d" or "not known".
 func reaches(c *core.Crossing, o *core.Outlook, now time.Time) string {
 	switch days := core.DayOf(now) - c.Since; {
+	case c.State == core.Above && c.Since == 0:
+		return "already"
 	case c.State == core.Above && days > 0:
 		return fmt.Sprintf("since %d d", days)
 	case c.State == core.Above:
@@ -129,12 +131,12 @@ func grows(p *core.PoolPlan, now time.Time) string {
 	case !e.Known:
 		return ""
 	case e.Nodes == 0:
-		return "No node can be added: the pool is at its maximum."
+		return "No node can be added to the groups of its present nodes: they are at their maximum."
 	}
 	full := cluster.Each(p.Resources[:], func(r *core.ResourcePlan) string {
 		return r.Resource.String() + " " + reaches(new(r.Extended.Crossing(1)), &r.Extended, now)
 	})
-	return fmt.Sprintf("The pool can grow by %s (%s). It reaches 100 %% of that: %s.",
+	return fmt.Sprintf("The groups of its present nodes can grow by %s (%s). It reaches 100 %% of that: %s.",
 		wording.Count(p.Extension.Nodes, "node"), wording.Totals(p.Extension.Capacity), strings.Join(full, ", "))
 }
 
