@@ -31,7 +31,7 @@ so does other work on it. Memory, requests and CPU time depend less on that.
 - A budget with the mark *missed* is not reached. The budgets are those for 10,000 VPAs with 100,000 pods, and that of the memory is for one process.
 - Upstream's recommender and updater are measured one after the other, and its webhook is not. Its updater gets the recommendations of podfit where upstream's recommender made none
   within four minutes. When upstream's recommender 1.8 starts, it loads all checkpoints once for each namespace that has a VPA (` + "`InitFromCheckpoints`" + `): 12,000 checkpoints and 500
-  namespaces are 6 million loads. It completed no pass, so its writes are those of the updater alone.
+  namespaces are 6 million loads. It may complete no pass in the steady state; its writes then are those of the updater alone.
 `
 
 // document returns docs/performance.md.
