@@ -125,7 +125,7 @@ func pressureIn(body io.Reader) (p guard.Pressure, reported bool, err error) {
 	summary := json.NewDecoder(body)
 	for _, want := range [...]json.Token{json.Delim('{'), "node"} { // kubelets write the node first
 		if got, err := summary.Token(); got != want {
-			return p, false, errors.Join(errors.New("the summary must begin with the node"), err)
+			return p, false, errors.Join(errors.New("the summary of the kubelet must begin with the field node"), err)
 		}
 	}
 	var node nodeStats

@@ -109,7 +109,7 @@ func TestPressure_kubeletRefusesOrAnswerIsHostile_isAnError(t *testing.T) {
 			summaryOf(strings.Repeat("[", 20_000)), `{"node": {"memory": `, `{"node": "` + strings.Repeat("x", maxNode) + `"}`, strings.Repeat(" ", maxNode+1), "", "no JSON",
 			`{"` + strings.Repeat("x", maxNode) + `": 1}`,
 		},
-		"the summary must begin with the node": {
+		"the summary of the kubelet must begin with the field node": {
 			`{}`, `[]`, `null`, `{"pods": []}`, `{"Node": {}}`, strings.Repeat("[", maxNode), `"node"`,
 		},
 	} {

@@ -174,11 +174,11 @@ func (o *Observer) readPressure(ctx context.Context, now time.Time, nodes []clus
 		switch {
 		case last.Err != nil && now.Sub(o.failed) >= guard.Rest:
 			o.failed = now
-			o.log.Warn("Cannot read the memory pressure of nodes from their kubelets; only usage tells there that memory is nearly used up", slog.String("error", kube.Answer(last.Err)),
+			o.log.Warn("Cannot read the memory pressure of nodes from their kubelets; the node guard uses only the memory usage of these nodes", slog.String("error", kube.Answer(last.Err)),
 				slog.String("remedy", "after 401, set authentication.webhook.enabled=true in the configuration of the kubelets. After 403, apply deploy/rights/node-guard. If the certificate is not trusted, set serverTLSBootstrap=true in the configuration of the kubelets, or --kubelet-insecure-tls on podfit. Or set --node-guard-pressure=0"))
 		case last.Err == nil && len(last.Result) == 0 && !o.silent:
 			o.silent = true
-			o.log.Debug("Kubelets report no memory pressure (PSI) of nodes; only usage tells there that memory is nearly used up")
+			o.log.Debug("Kubelets report no memory pressure (PSI) of nodes; the node guard uses only the memory usage of these nodes")
 		}
 	}
 	due := slices.DeleteFunc(slices.Clone(nodes), func(n cluster.Node) bool { return !book.Filling[n.Name] || n.Kubelet == "" })

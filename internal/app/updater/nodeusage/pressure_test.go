@@ -188,7 +188,7 @@ func TestPressure_rightIsTakenAway_lastAnswerDoesNotCount(t *testing.T) {
 	}
 }
 
-// A slowKubelets answers after some time.
+// slowKubelets are kubelets that answer after some time.
 type slowKubelets struct {
 	takes            time.Duration
 	open, most, asks atomic.Int32

@@ -310,11 +310,11 @@ func AutoscalerStatus(now time.Time, object []byte) ([]cluster.NewNode, error) {
 		Groups []json.RawMessage `json:"nodeGroups"`
 	}
 	if err := yaml.Unmarshal([]byte(m.Data["status"]), &status); err != nil {
-		return nil, fmt.Errorf("it must be YAML, as cluster autoscaler 1.30 and later write it: %w", err)
+		return nil, fmt.Errorf("the status must be YAML, as cluster autoscaler 1.30 and later write it: %w", err)
 	}
 	at, err := time.Parse("2006-01-02 15:04:05.999999999 -0700 MST", status.Time)
 	if err != nil || now.Sub(at) > statusTTL {
-		return nil, fmt.Errorf("it must be newer than %s, its time is %q", statusTTL, status.Time)
+		return nil, fmt.Errorf("the status must be newer than %s, its time is %q", statusTTL, status.Time)
 	}
 	var out []cluster.NewNode
 	for _, g := range readable[groupStatus](status.Groups[:min(len(status.Groups), mostGroups)]) {
@@ -325,7 +325,7 @@ func AutoscalerStatus(now time.Time, object []byte) ([]cluster.NewNode, error) {
 		}
 	}
 	if lost := len(status.Groups) - len(out); lost > 0 {
-		return out, fmt.Errorf("%d of %d node groups have no plausible name, maxSize or cloudProviderTarget, or are beyond the first %d", lost, len(status.Groups), mostGroups)
+		return out, fmt.Errorf("%d of %d node groups are ignored: they have no name, or no valid maxSize or cloudProviderTarget, or come after the first %d", lost, len(status.Groups), mostGroups)
 	}
 	return out, nil
 }
