@@ -11,7 +11,7 @@
 // moved came back, it rests: moving more pods does not help. Moves are not stored, so a new updater only observes for a minute.
 //
 // Memory pressure is a second sign, below the line. A container that reclaims memory at its own limit causes it, too, and moving pods does not help that.
-// So because of pressure alone, a node and a workload have three moves in a day.
+// So because of pressure alone, a node and a workload have three moves in a day, beside those because of usage.
 package guard
 
 import (
