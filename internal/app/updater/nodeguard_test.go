@@ -136,7 +136,8 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 		"limits follow the request":    {func(y *guardedNode) { y.autoscalers[0].MemoryLimits = cluster.LimitRule{} }, nil, 0, 0, 0},
 		"without the right":            {func(*guardedNode) {}, func(u *updater) { u.rights.checker = granted{"get nodes/stats": true} }, 0, 0, 1},
 		"the Metrics API is away":      {func(y *guardedNode) { y.err = errors.New("503") }, nil, 0, 0, 1},
-		"the Metrics API is slow":      {func(y *guardedNode) { y.takes = 50 * time.Second }, nil, 1, 0, 0},
+		"the Metrics API is slow":      {func(y *guardedNode) { y.takes = 30 * time.Second }, nil, 1, 0, 0},
+		"samples are too old":          {func(y *guardedNode) { y.takes = 61 * time.Second }, nil, 0, 0, 1},
 		"the Metrics API is too slow":  {func(y *guardedNode) { y.takes, y.err = time.Hour, context.DeadlineExceeded }, nil, 0, 0, 1},
 		"reading the usage panics":     {func(y *guardedNode) { y.panics, y.err = true, errors.New("panic") }, nil, 0, 0, 1},
 		"the VPA forbids it":           {func(y *guardedNode) { y.autoscalers[0].MakeRoom = "off" }, nil, 0, 1, 0},
@@ -159,7 +160,7 @@ func TestNodeGuard_nodeIsNearlyOutOfMemory_podsMoveUntilItIsNot(t *testing.T) {
 				if failed := strings.Count(log, "Cannot read the memory usage"); (failed == 1) != (y.err != nil) || failed > 1 {
 					t.Errorf("logged %d times that usage is not read\n%s", failed, log)
 				}
-				if n := strings.Count(log, "The memory usage of nodes is not known"); n > 1 || (n == 1) != (y.late > 0) {
+				if n := strings.Count(log, "The memory usage of nodes is not known"); n > 1 || (n == 1) != (y.late > 0 || y.takes == 61*time.Second) {
 					t.Errorf("logged %d times that usage is not known\n%s", n, log)
 				}
 				if n := testutil.ToFloat64(u.metrics.unguarded); n != c.unseen {

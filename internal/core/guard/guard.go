@@ -36,10 +36,11 @@ const (
 	pressureRest = 24 * time.Hour
 	// effect is how long after a move pressure is measured that shows its effect.
 	effect = 3 * time.Minute
-	// maxAge is the maximum age of a sample: metrics-server measures every 15 to 60 seconds. For settling, a pod that moves counts on its new node
-	// before it is measured there, a node is only observed at first, and a new pod may have no sample.
-	maxAge   = 2 * time.Minute
-	settling = 2 * time.Minute
+	// maxAge is the maximum age of a sample, and maxPressureAge that of pressure: kubelets are read in turn. For settling, a pod that moves counts on
+	// its new node before it is measured there, a node is only observed at first, and a new pod may have no sample.
+	maxAge         = time.Minute
+	maxPressureAge = 2 * time.Minute
+	settling       = 2 * time.Minute
 	// steady is how long usage must rise steadily, and kept how long readings are kept.
 	steady = 3 * time.Minute
 	kept   = 5 * time.Minute
@@ -155,25 +156,42 @@ func (b *Book) Observe(now time.Time, nodes []cluster.Node, watched map[string]b
 	slices.SortFunc(b.Alarms, func(x, y Alarm) int { return strings.Compare(x.Node, y.Node) })
 }
 
-// judge raises the alarm of a node with pods. With partial usage, which is too low, only usage above the line counts.
-func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
-	alarm := Alarm{Node: of.Name, Allocatable: of.Allocatable.Memory, Usage: make(map[cluster.Key]int64, len(pods))}
-	var newest time.Time
-	partial, returned := false, false
+// A total is what the pods of a node use by samples that count.
+type total struct {
+	newest   time.Time
+	aging    int64 // usage by samples that are too old to count; the next ones are due
+	partial  bool  // the usage of pods is not known, or grows because they are new
+	returned bool  // a pod that moved came back
+}
+
+// add adds up what the pods of a node use.
+func (b *Book) add(now time.Time, pods []*cluster.Pod, samples map[cluster.Key]Sample, to *Alarm) (sum total) {
 	for _, p := range pods {
 		s, measured := samples[p.Key]
-		if !measured || now.Sub(s.At).Abs() > maxAge || s.At.Before(p.Started) || s.Bytes < 0 {
-			partial = partial || p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling
+		age := now.Sub(s.At).Abs()
+		switch {
+		case !measured || age > 2*maxAge || s.At.Before(p.Started) || s.Bytes < 0:
+			sum.partial = sum.partial || p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling
+			continue
+		case age > maxAge:
+			sum.aging += s.Bytes
 			continue
 		}
-		alarm.Usage[p.Key] = s.Bytes
-		alarm.Used += s.Bytes
-		newest = cluster.Latest(newest, s.At)
-		partial = partial || now.Sub(p.Started) < kept                                   // its usage grows because it is new
-		returned = returned || slices.ContainsFunc(b.moves[of.Name], func(m move) bool { // later pods are of a rollout, or of more replicas
+		to.Usage[p.Key] = s.Bytes
+		to.Used += s.Bytes
+		sum.newest = cluster.Latest(sum.newest, s.At)
+		sum.partial = sum.partial || now.Sub(p.Started) < kept
+		sum.returned = sum.returned || slices.ContainsFunc(b.moves[to.Node], func(m move) bool { // later pods are of a rollout, or of more replicas
 			return m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
 		})
 	}
+	return sum
+}
+
+// judge raises the alarm of a node with pods. With partial usage, which is too low, only usage above the line counts.
+func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*cluster.Pod, samples map[cluster.Key]Sample) {
+	alarm := Alarm{Node: of.Name, Allocatable: of.Allocatable.Memory, Usage: make(map[cluster.Key]int64, len(pods))}
+	sum := b.add(now, pods, samples, &alarm)
 	n := b.nodes[of.Name]
 	if n == nil {
 		n = &node{first: now, known: now}
@@ -181,21 +199,21 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 	}
 	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
 		n.left = 0 // it is not known
-		if watched && now.Sub(n.known) > kept && (partial || len(alarm.Usage) > 0) {
+		if watched && now.Sub(n.known) > kept && (sum.partial || sum.aging > 0 || len(alarm.Usage) > 0) {
 			b.Unknown = append(b.Unknown, of.Name)
 		}
 		return
 	}
 	n.known = now
-	n.read(reading{newest, alarm.Used}, partial)
+	n.read(now, reading{sum.newest, alarm.Used}, sum.partial, sum.aging > 0)
 	line := int64(Line * float64(alarm.Allocatable))
-	n.left = line - alarm.Used - b.arriving[of.Name]
+	n.left = line - alarm.Used - sum.aging - b.arriving[of.Name]
 	alarm.Excess = alarm.Used - line
 	if alarm.Excess <= 0 && float64(alarm.Used) >= least*float64(alarm.Allocatable) {
 		alarm.Coming = true
 		alarm.Excess = n.expected() - line
 	}
-	alarm.Rests = returned || MostMoves <= len(slices.DeleteFunc(slices.Clone(b.moves[of.Name]), func(m move) bool { return m.Pressed }))
+	alarm.Rests = sum.returned || MostMoves <= len(slices.DeleteFunc(slices.Clone(b.moves[of.Name]), func(m move) bool { return m.Pressed }))
 	if alarm.Coming && watched {
 		b.Filling[of.Name] = true
 		b.press(now, n, &alarm)
@@ -210,7 +228,7 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 // measured soon after a move says nothing about its effect.
 func (b *Book) press(now time.Time, n *node, alarm *Alarm) {
 	p := b.Pressure[alarm.Node]
-	if alarm.Excess <= 0 && b.PressureLine > 0 && p.Share >= b.PressureLine && now.Sub(p.At).Abs() <= maxAge && p.At.Sub(n.tried) >= effect {
+	if alarm.Excess <= 0 && b.PressureLine > 0 && p.Share >= b.PressureLine && now.Sub(p.At).Abs() <= maxPressureAge && p.At.Sub(n.tried) >= effect {
 		alarm.Pressure = p.Share
 		alarm.Excess = int64(relief * float64(alarm.Allocatable))
 		alarm.Rests = alarm.Rests || len(b.pressed[cluster.Workload{Kind: "Node", Name: alarm.Node}]) >= MostMoves
@@ -240,11 +258,13 @@ func (b *Book) forget(now time.Time) {
 	maps.DeleteFunc(b.moves, func(_ string, moves []move) bool { return len(moves) == 0 })
 }
 
-// read adds a reading, if it is newer than the last one. What was read before a partial reading cannot be compared with what follows.
-func (n *node) read(r reading, partial bool) {
+// read adds a reading, if it is newer than the last one. What was read before a partial reading cannot be compared with what follows. While some samples
+// do not count because the next ones are due, it waits for these.
+func (n *node) read(now time.Time, r reading, partial, aging bool) {
 	switch last := len(n.readings) - 1; {
-	case partial:
+	case partial, aging && last >= 0 && now.Sub(n.readings[last].at) > 2*maxAge:
 		n.readings = nil
+	case aging:
 	case last < 0 || r.at.After(n.readings[last].at):
 		n.readings = append(n.readings, r)
 		n.readings = slices.DeleteFunc(n.readings, func(old reading) bool { return r.at.Sub(old.at) > kept })

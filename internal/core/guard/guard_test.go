@@ -291,6 +291,61 @@ func TestBook_usageOfANodeIsNotKnown_noPodMovesThere(t *testing.T) {
 	}
 }
 
+// With metrics-server's default, a node is measured each minute, and shown 10 seconds later. What is older than a minute does not count, the samples of half of
+// the pods are two seconds older, and still a rise is seen. A pod that is always measured too late stops that, but not an alarm above the line.
+func TestBook_samplesAreOfEachMinute_riseIsSeen(t *testing.T) {
+	for late, want := range map[bool]bool{false: true, true: false} {
+		s := newScene(4)
+		coming := false
+		for after := time.Duration(0); after < 12*time.Minute; after += 15 * time.Second {
+			scraped := (after - 10*time.Second).Truncate(time.Minute)
+			for i, p := range s.pods {
+				at := noon.Add(scraped - time.Duration(i%2)*2*time.Second)
+				s.samples[p.Key] = Sample{at, int64((72 + scraped.Minutes()) * float64(gi) / 4)}
+			}
+			if late {
+				s.samples[s.pods[0].Key] = Sample{noon.Add(after - 90*time.Second), 18 * gi}
+			}
+			if a := s.look(after); a != nil && a.Coming {
+				coming = true
+			}
+			if left := s.nodes[0].Allocatable.Memory/100*85 - int64((72+scraped.Minutes())*float64(gi)); !late && s.mayMove(workload(9), left+2*gi, "n") {
+				t.Fatalf("late %v, after %v: what old samples show is taken as free", late, after)
+			}
+		}
+		if coming != want {
+			t.Errorf("late %v: the rise was seen: %v", late, coming)
+		}
+		for _, p := range s.pods {
+			s.samples[p.Key] = Sample{noon.Add(12 * time.Minute), 29 * gi}
+		}
+		s.samples[s.pods[0].Key] = Sample{noon.Add(12*time.Minute - 90*time.Second), 18 * gi}
+		if a := s.look(12 * time.Minute); a == nil || a.Coming {
+			t.Errorf("late %v: no alarm above the line: %+v", late, a)
+		}
+	}
+}
+
+// A rise that was seen before samples became old is none for ever.
+func TestBook_oneSampleStaysOld_earlierRiseIsForgotten(t *testing.T) {
+	s := newScene(4)
+	var a *Alarm
+	for i := range 10 {
+		a = s.observe(time.Duration(i)*30*time.Second, 74+float64(i))
+	}
+	if a == nil || !a.Coming {
+		t.Fatalf("the rise is not seen: %+v", a)
+	}
+	for after := 5 * time.Minute; after < 10*time.Minute; after += 30 * time.Second {
+		s.observe(after, 84)
+		s.samples[s.pods[0].Key] = Sample{noon.Add(after - 90*time.Second), gi}
+		a = s.look(after)
+	}
+	if a != nil {
+		t.Errorf("five minutes later: %+v", a)
+	}
+}
+
 // The usage of a new pod grows because it is new.
 func TestBook_podsAreNew_noAlarmBeforeTheLine(t *testing.T) {
 	s := newScene(2)

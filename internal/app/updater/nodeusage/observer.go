@@ -94,7 +94,7 @@ func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book
 	}
 	if len(book.Unknown) > len(o.unknown) {
 		o.log.Warn("The memory usage of nodes is not known, so no pod moves from them when they are nearly out of memory", slog.Int("count", len(book.Unknown)), slog.String("node", book.Unknown[0]),
-			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for two minutes"))
+			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for a minute"))
 	}
 	o.unknown = book.Unknown
 	return unguarded
