@@ -44,6 +44,7 @@ type SizingProfileList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.cpu) || self.base in ['balanced', 'cost', 'critical']",message="cpu can only be set if base is balanced, cost or critical"
 // +kubebuilder:validation:XValidation:rule="!has(self.busyHours) || self.base == 'busy-hours'",message="busyHours can only be set if base is busy-hours"
 // +kubebuilder:validation:XValidation:rule="!has(self.ensemble) || self.base == 'autopilot'",message="ensemble can only be set if base is autopilot"
+// +kubebuilder:validation:XValidation:rule="!has(self.packed) || self.base == 'packed'",message="packed can only be set if base is packed"
 type SizingProfileSpec struct {
 	// base is the built-in profile whose parameters are changed. Default: balanced.
 	// +optional
@@ -104,6 +105,10 @@ type SizingProfileSpec struct {
 	// ensemble contains parameters for the base autopilot: the model with the lowest cost is used.
 	// +optional
 	Ensemble *Ensemble `json:"ensemble,omitempty"`
+
+	// packed contains parameters for the base packed.
+	// +optional
+	Packed *Packed `json:"packed,omitempty"`
 }
 
 // Base is the name of a built-in profile.
@@ -524,4 +529,41 @@ type Weights struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('2160h')",message="must be between 1h and 2160h"
 	Forget *Duration `json:"forget,omitempty"`
+}
+
+// Packed contains the parameters of profiles with the base packed: requests for nodes of which a part stays free for peaks.
+type Packed struct {
+	// memoryPercentile is the quantile of the hourly peaks of memory. Default: 0.75. Between 0.5 and 1.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
+	MemoryPercentile *float64 `json:"memoryPercentile,omitempty"`
+
+	// cpuPercentile is the quantile of the hourly peaks of CPU. Default: 0.8. Between 0.5 and 1.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.5 && self <= 1.0",message="must be between 0.5 and 1"
+	CPUPercentile *float64 `json:"cpuPercentile,omitempty"`
+
+	// peak is the part of the distance from the quantile to the highest memory usage that is added. Default: 0.2. Between 0 and 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	Peak *float64 `json:"peak,omitempty"`
+
+	// reserve is the part of the memory of each node that stays free for peaks. Default: 0.15. Between 0.15, because the updater makes room
+	// on nodes of which less is free, and 0.5.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.15 && self <= 0.5",message="must be between 0.15 and 0.5"
+	Reserve *float64 `json:"reserve,omitempty"`
+
+	// days is how many days the quantiles, and the highest usage for peak, are of. Default: 7. Between 3 and 7.
+	// +optional
+	// +kubebuilder:validation:Minimum=3
+	// +kubebuilder:validation:Maximum=7
+	Days *int32 `json:"days,omitempty"`
+
+	// longDays is how many days the highest usage that must fit into the free part is of. Default: 14. Between 7 and 14.
+	// +optional
+	// +kubebuilder:validation:Minimum=7
+	// +kubebuilder:validation:Maximum=14
+	LongDays *int32 `json:"longDays,omitempty"`
 }

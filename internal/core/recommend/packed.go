@@ -26,22 +26,33 @@ import (
 // model state is that of adaptive in any case, so that no memory usage is lost when the nodes or the profile change.
 type packed struct {
 	adaptive
+	PackedParams
 	nodes          fleet.NodeSizes
 	isCritical     bool     // the pods declare it
 	limited        []string // containers with a CPU limit, or by whose CPU an HPA scales
 	limitByRequest []string // containers whose memory limit follows the request
 }
 
-// The parameters of packed. docs/backtest.md says how they were chosen, docs/algorithm.md when another size applies.
+// PackedParams are the parameters of packed.
+type PackedParams struct {
+	Memory   float64 // the percentile of memory
+	CPU      float64 // the percentile of CPU
+	Peak     float64 // λ
+	Reserve  float64 // R
+	Days     int     // of the percentiles and max₇, at most 7
+	LongDays int     // of max₁₄, at most 14
+}
+
+// Packed returns the default parameters. docs/backtest.md says how they were chosen, docs/algorithm.md when another size applies.
+func Packed() PackedParams {
+	return PackedParams{Memory: 0.75, CPU: 0.8, Peak: 0.2, Reserve: 0.15, Days: 7, LongDays: 14}
+}
+
 const (
-	packedMemory  = 0.75
-	packedCPU     = 0.8
-	packedPeak    = 0.2  // λ
-	packedReserve = 0.15 // R
-	packedHours   = 7 * 24
-	packedLong    = 14 * 24
-	packedKnown   = 3 * 24 // hours of history
-	packedMost    = 0.5    // of a node, for the highest usage of a container
+	packedHours = 7 * 24
+	packedLong  = 14 * 24
+	packedKnown = 3 * 24 // hours of history
+	packedMost  = 0.5    // of a node, for the highest usage of a container
 )
 
 // A PackingProblem is why a container is not sized by packed.
@@ -84,7 +95,7 @@ func (p *packed) Amount(state usage.Extension, r cluster.Resource, _ time.Time, 
 	case !ok || m.Peaks(r).Empty():
 		return 0
 	case r == cluster.CPU:
-		v, _ := usual(&m.CPU, packedCPU, to)
+		v, _ := usual(&m.CPU, p.CPU, p.Days*24, to)
 		return to.Ceil(to.ToMillicores(v, 1000))
 	}
 	return p.memory(m, to)
@@ -104,23 +115,23 @@ func (p *packed) problem(m *Memo) PackingProblem {
 		return NodesNotKnown
 	case keptHours(&m.Memory, packedLong) < packedKnown:
 		return TooYoung
-	case highest(m) > packedMost*float64(p.nodes.Memory): // which changes with peaks only, and not each hour
+	case p.highest(m) > packedMost*float64(p.nodes.Memory): // which changes with peaks only, and not each hour
 		return LargerThanHalf
 	}
 	return NoPackingProblem
 }
 
 func (p *packed) memory(m *Memo, to *derivation.Recorder) int64 {
-	v, most := usual(&m.Memory, packedMemory, to)
+	v, most := usual(&m.Memory, p.Memory, p.Days*24, to)
 	low := v
-	v = to.Add(derivation.StepSpread, v, packedPeak*(most-v))
-	to.Evidence().Share, to.Evidence().Amount = packedMemory, low
-	reserve := packedReserve * float64(p.nodes.Memory)
+	v = to.Add(derivation.StepSpread, v, p.Peak*(most-v))
+	to.Evidence().Share, to.Evidence().Amount = p.Memory, low
+	reserve := p.Reserve * float64(p.nodes.Memory)
 	own := reserve / float64(max(p.nodes.Copies, 1))
-	v = to.Raise(derivation.StepOverReserve, v, highest(m)-own)
-	to.Evidence().Days, to.Evidence().Amount = packedLong/24, own
-	v = to.Multiply(derivation.StepReserve, v, 1/(1-packedReserve))
-	to.Evidence().Share, to.Evidence().Amount = packedReserve, reserve
+	v = to.Raise(derivation.StepOverReserve, v, p.highest(m)-own)
+	to.Evidence().Days, to.Evidence().Amount = float64(p.LongDays), own
+	v = to.Multiply(derivation.StepReserve, v, 1/(1-p.Reserve))
+	to.Evidence().Share, to.Evidence().Amount = p.Reserve, reserve
 	return to.Ceil(v)
 }
 
@@ -135,20 +146,20 @@ func keptHours(peaks *hourly.Peaks, last int) int {
 	return 0
 }
 
-// highest returns the highest memory usage of 14 days, in bytes.
-func highest(m *Memo) float64 {
+// highest returns the highest memory usage of the long window, in bytes.
+func (p *packed) highest(m *Memo) float64 {
 	end := m.Memory.Newest() + 1
-	return m.Memory.Max(end-packedLong, end).Amount()
+	return m.Memory.Max(end-p.LongDays*24, end).Amount()
 }
 
-// usual returns the usage that a share of the hours of the last week stay below, and the highest.
-func usual(peaks *hourly.Peaks, share float64, to *derivation.Recorder) (v, most float64) {
+// usual returns the usage that a share of the last hours, at most a week, stay below, and the highest.
+func usual(peaks *hourly.Peaks, share float64, last int, to *derivation.Recorder) (v, most float64) {
 	end := peaks.Newest() + 1
 	var room [packedHours]hourly.Level
-	hours := peaks.AppendHours(room[:0], end-packedHours, end)
+	hours := peaks.AppendHours(room[:0], end-last, end)
 	v = to.Value(derivation.StepPercentile, hourly.Quantile(hours, share).Amount())
 	e := to.Evidence()
-	e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-packedHours, peaks.Since()))*3600)
+	e.Share, e.Samples, e.From = share, len(hours), unix(int64(max(end-last, peaks.Since()))*3600)
 	return v, slices.Max(hours).Amount()
 }
 
@@ -161,8 +172,8 @@ func LimitsOf(builtin string) cluster.LimitRule {
 }
 
 // PackedProfile returns the profile that sizes by packed.
-func PackedProfile(name, about string) Profile {
-	p := extended(name, about, &packed{adaptive: adaptive{Balanced()}})
+func PackedProfile(name, about string, params PackedParams) Profile {
+	p := extended(name, about, &packed{adaptive: adaptive{Balanced()}, PackedParams: params})
 	p.MemoryLimits = LimitsOf(packedName)
 	return p
 }
@@ -196,7 +207,7 @@ func (p Profile) NodeMemory() int64 {
 
 // packedFor returns packed for a workload on nodes. Its memory limits follow a rule, but those of language runtimes that size the heap by them.
 func (p *packed) packedFor(d *criticality.Declared, nodes fleet.NodeSizes, rule cluster.LimitRule) *packed {
-	out := &packed{adaptive: p.adaptive, nodes: nodes, isCritical: d.Label > criticality.Min, limited: d.Limited, limitByRequest: d.Runtimes}
+	out := &packed{adaptive: p.adaptive, PackedParams: p.PackedParams, nodes: nodes, isCritical: d.Label > criticality.Min, limited: d.Limited, limitByRequest: d.Runtimes}
 	if !rule.Peaks && !rule.Keep {
 		out.limitByRequest = d.Capped
 	}

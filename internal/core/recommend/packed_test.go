@@ -18,7 +18,7 @@ import (
 // The example in docs/algorithm.md.
 func TestPacked_exampleOfTheDocs_isCorrect(t *testing.T) {
 	for node, want := range map[float64]int64{16 << 30: 3000, 8 << 30: 3260} { // MiB
-		p := &packed{adaptive: adaptive{Balanced()}, nodes: fleet.NodeSizes{Memory: int64(node)}}
+		p := &packed{adaptive: adaptive{Balanced()}, PackedParams: Packed(), nodes: fleet.NodeSizes{Memory: int64(node)}}
 		state := p.Extend()
 		end := noon.Add(14 * 24 * time.Hour)
 		for at := noon; at.Before(end); at = at.Add(5 * time.Minute) {
@@ -62,6 +62,46 @@ func packs(days int, nodes fleet.NodeSizes) (Profile, *usage.Store, time.Time) {
 		store.Observe(usage.Sample{Pod: pod.Key, Container: "web", At: at, CPU: cores, Memory: bytes, Has: cluster.Both})
 	}
 	return profile.For(criticality.Declared{}, nodes), store, end
+}
+
+// Each parameter has the effect that the formula says. Usage is 2 cores and 4000 MiB for an hour of each day, and else 0.5 cores and 2000 MiB; on the second of
+// 14 days it was 5400 MiB.
+func TestPacked_parameters_changeTheRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		change        func(*PackedParams)
+		cores, memory float64 // MiB
+	}{
+		"the default":        {func(*PackedParams) {}, 0.5, (2000 + 0.2*2000) / 0.85},
+		"memory percentile":  {func(p *PackedParams) { p.Memory = 0.99 }, 0.5, 4000 / 0.85},
+		"CPU percentile":     {func(p *PackedParams) { p.CPU = 0.99 }, 2, (2000 + 0.2*2000) / 0.85},
+		"peak":               {func(p *PackedParams) { p.Peak = 0.5 }, 0.5, 3000 / 0.85},
+		"reserve":            {func(p *PackedParams) { p.Reserve = 0.4 }, 0.5, (2000 + 0.2*2000) / 0.6},
+		"days":               {func(p *PackedParams) { p.Days = 3; p.Memory = 1 }, 0.5, (5400 - 0.15*20480) / 0.85},
+		"long days":          {func(p *PackedParams) { p.Peak = 0 }, 0.5, (5400 - 0.15*20480) / 0.85},
+		"long days, a week":  {func(p *PackedParams) { p.LongDays = 7; p.Peak = 0 }, 0.5, 2000 / 0.85},
+		"days and long days": {func(p *PackedParams) { p.Days, p.LongDays, p.Peak = 3, 7, 1 }, 0.5, 2000 / 0.85},
+	} {
+		params := Packed()
+		c.change(&params)
+		p := &packed{adaptive: adaptive{Balanced()}, PackedParams: params, nodes: fleet.NodeSizes{Memory: 20 << 30}}
+		state := p.Extend()
+		end := noon.Add(14 * 24 * time.Hour)
+		for at := noon; at.Before(end); at = at.Add(5 * time.Minute) {
+			cores, bytes := 0.5, 2000.0*mib
+			switch day := int(at.Sub(noon).Hours()) / 24; {
+			case day == 1 && at.Hour() == 13:
+				bytes = 5400 * mib
+			case day < 11 && at.Hour() == 13:
+				cores, bytes = 2, 4000*mib
+			}
+			state.Observe(usage.Sample{At: at, CPU: cores, Memory: bytes}, cluster.Both)
+		}
+		for r, want := range map[cluster.Resource]float64{cluster.CPU: 1000 * c.cores, cluster.Memory: c.memory * mib} {
+			if got := float64(p.Amount(state, r, end, nil)); got < want || got > 1.005*want {
+				t.Errorf("%s: %v is %.0f, want %.0f", name, r, got, want)
+			}
+		}
+	}
 }
 
 // Where packed cannot size a container, the request is exactly that of balanced.

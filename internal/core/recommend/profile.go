@@ -54,7 +54,7 @@ func Builtins() []Profile {
 		AdaptiveProfile("critical", "memory usage above the request on 2 % of days on average (95 % confidence: at most 2.3 %)", Critical()),
 		BusyHoursProfile("busy-hours", "CPU: 1.3 × p99 of the busy hours; memory: same as balanced", Busiest()),
 		EnsembleProfile("autopilot", "model with the lowest past cost, as in Autopilot (EuroSys 2020)", Autopilot()),
-		PackedProfile(packedName, "requests for full nodes, with memory limits apart from requests"),
+		PackedProfile(packedName, "requests for full nodes, with memory limits apart from requests", Packed()),
 	}
 }
 

@@ -174,6 +174,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 		{"cpu", s.CPU != nil, "balanced, cost, critical"},
 		{"busyHours", s.BusyHours != nil, "busy-hours"},
 		{"ensemble", s.Ensemble != nil, "autopilot"},
+		{"packed", s.Packed != nil, "packed"},
 	} {
 		if part.given && !strings.Contains(", "+part.bases+", ", ", "+base+", ") {
 			c.problem("spec.%s is not allowed with base %s; it is allowed with %s", part.name, base, part.bases)
@@ -189,7 +190,7 @@ func profileOf(name string, s *v1alpha1.SizingProfileSpec, c *checker) recommend
 	case "busy-hours":
 		return busyHours(name, about, memory, cmp.Or(s.BusyHours, new(v1alpha1.BusyHours)), c)
 	case "packed":
-		return recommend.PackedProfile(name, about)
+		return packed(name, about, cmp.Or(s.Packed, new(v1alpha1.Packed)), c)
 	case "autopilot":
 		return ensemble(name, about, cmp.Or(s.Ensemble, new(v1alpha1.Ensemble)), c)
 	}
@@ -259,6 +260,17 @@ func histogram(name, about string, h *v1alpha1.Histogram, c *checker) recommend.
 	percentiles(c, "memory", &p.Memory, h.MemoryLowerPercentile, h.MemoryPercentile, h.MemoryUpperPercentile)
 	floors("histogram", &h.Floors, &p, c)
 	return recommend.DefaultProfile(name, about, p)
+}
+
+func packed(name, about string, of *v1alpha1.Packed, c *checker) recommend.Profile {
+	p := recommend.Packed()
+	c.number("packed.memoryPercentile", of.MemoryPercentile, &p.Memory)
+	c.number("packed.cpuPercentile", of.CPUPercentile, &p.CPU)
+	c.number("packed.peak", of.Peak, &p.Peak)
+	c.number("packed.reserve", of.Reserve, &p.Reserve)
+	c.whole("packed.days", of.Days, &p.Days)
+	c.whole("packed.longDays", of.LongDays, &p.LongDays)
+	return recommend.PackedProfile(name, about, p)
 }
 
 // percentiles sets the three percentiles of a resource. They must be ordered: bounds that are not set are moved to the target,

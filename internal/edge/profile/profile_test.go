@@ -65,7 +65,7 @@ func TestParse_emptyParts_profileEqualsItsBase(t *testing.T) {
 // partsOf has the allowed parts of each base, as empty objects.
 var partsOf = map[string]string{
 	"default": ", histogram: {}", "balanced": ", memory: {}, cpu: {}", "cost": ", memory: {}, cpu: {}", "critical": ", memory: {}, cpu: {}",
-	"busy-hours": ", memory: {}, busyHours: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}",
+	"busy-hours": ", memory: {}, busyHours: {}", "autopilot": ", ensemble: {cpu: {}, memory: {}}", "packed": ", packed: {}",
 }
 
 func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
@@ -105,6 +105,8 @@ func TestParse_invalidProfile_errorHasPathAndAllowedValues(t *testing.T) {
 		`must be a name of the IANA database such as Europe/Berlin, got "Local"`:                        head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Local}}",
 		"timeZone and spec.busyHours.utcOffset must not both be set":                                    head + "spec: {base: busy-hours, busyHours: {from: 9, to: 17, timeZone: Europe/Berlin, utcOffset: 1}}",
 		"spec.busyHours.timeZone is only allowed with from and to":                                      head + "spec: {base: busy-hours, busyHours: {timeZone: Europe/Berlin}}",
+		"spec.packed.reserve must be between 0.15 and 0.5, got 0.1":                                     head + "spec: {base: packed, packed: {reserve: 0.1}}",
+		"spec.packed is not allowed with base balanced; it is allowed with packed":                      head + "spec: {packed: {}}",
 		"spec.ensemble.cpu.forget must be between 1h and 2160h, got 0s":                                 head + "spec: {base: autopilot, ensemble: {cpu: {forget: 0s}}}",
 		"spec.memory.days must be a whole number, got a string":                                         head + "spec: {memory: {days: soon}}",
 		"spec.memory.days must be a whole number, got 2.5":                                              head + "spec: {memory: {days: 2.5}}",
@@ -285,6 +287,8 @@ func TestParse_parameters_reachTheAlgorithms(t *testing.T) {
 			a.Memory.Choose = false
 			return a
 		}()),
+		"{base: packed, packed: {memoryPercentile: 0.9, cpuPercentile: 0.95, peak: 0.25, reserve: 0.2, days: 5, longDays: 10}}": recommend.PackedProfile("mine", "based on packed",
+			recommend.PackedParams{Memory: 0.9, CPU: 0.95, Peak: 0.25, Reserve: 0.2, Days: 5, LongDays: 10}),
 		"{base: autopilot, ensemble: {cpu: {overrun: 5, change: 1, switch: 2, forget: 10h}}}": recommend.EnsembleProfile("mine", "based on autopilot", func() autopilot.Params {
 			e := recommend.Autopilot()
 			e.CPU.Overrun = 5

@@ -105,7 +105,7 @@ func set(to map[string]any, path string, value any) {
 }
 
 var baseOf = map[string]string{
-	"about": "cost", "histogram": "default", "memory": "cost", "cpu": "cost", "busyHours": "busy-hours", "ensemble": "autopilot",
+	"about": "cost", "histogram": "default", "memory": "cost", "cpu": "cost", "busyHours": "busy-hours", "ensemble": "autopilot", "packed": "packed",
 }
 
 // required has the fields that other fields require.

@@ -48,6 +48,12 @@ var numberBounds = map[string]bounds[float64]{
 	"memory.margin":                   {-0.5, 3},
 	"memory.oomBudget":                {0.001, 0.5},
 	"memory.shrinkBy":                 {0.08, 0.95},
+	"packed.cpuPercentile":            {0.5, 1},
+	"packed.days":                     {3, 7},
+	"packed.longDays":                 {7, 14},
+	"packed.memoryPercentile":         {0.5, 1},
+	"packed.peak":                     {0, 1},
+	"packed.reserve":                  {0.15, 0.5},
 	"startupBoost.maxFactor":          {1.1, 10},
 }
 
