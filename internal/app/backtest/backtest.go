@@ -124,7 +124,7 @@ Exit codes:
 	f.BoolVarP(&c.All, "all-namespaces", "A", c.All, "If true, replay all namespaces. With --prometheus, this flag or --namespace is required.")
 	c.History.flags(f)
 	f.StringSliceVar(&c.Recommenders, "recommenders", c.Recommenders, "Comma-separated list of profiles to compare: names of built-in profiles, and paths of YAML files that contain a SizingProfile.")
-	f.StringArrayVar(&c.Nodes, "nodes", c.Nodes, "If set, also report how many nodes of this size the requests need, and how often usage exceeds the nodes. Can be repeated. Allocatable memory and CPU, such as memory=64Gi,cpu=16. Optionally, also pods=N: how many pods a node runs (default 110); and replicas=N: how often each recorded pod runs (default 1, at most 100).")
+	f.StringArrayVar(&c.Nodes, "nodes", c.Nodes, "If set, also report how many nodes of this size the requests need, and how often usage exceeds the nodes. Can be repeated. Allocatable memory and CPU, such as memory=64Gi,cpu=16. Optionally, also pods=N: how many pods a node runs (default 110); replicas=N: how often each recorded pod runs (default 1, at most 100); and copies=N: how many pods of a workload on one node packed sizes for (default 1).")
 	f.StringVar(&c.Timeline, "timeline", c.Timeline, "If non-empty, write the requests over time to this CSV file.")
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format of the report: table (as many columns as fit the terminal), wide (all columns), json, csv or html.")
 	f.StringVar(&c.Since, "since", c.Since, "Ignore samples before this time. RFC 3339, a date such as 2026-03-01, or Unix seconds.")

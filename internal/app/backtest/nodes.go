@@ -17,7 +17,6 @@ import (
 
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/criticality"
-	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/packing"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/replay"
@@ -25,7 +24,7 @@ import (
 )
 
 // mostOf has the largest value of each part of --nodes. That of the replicas bounds the time that packing takes.
-var mostOf = map[string]float64{"memory": 1e15, "cpu": 1e15, "pods": 1e15, "replicas": 100}
+var mostOf = map[string]float64{"memory": 1e15, "cpu": 1e15, "pods": 1e15, "replicas": 100, "copies": 100}
 
 // shapes returns the nodes of --nodes.
 func (c *Config) shapes() (out []packing.Shape, err error) {
@@ -48,9 +47,9 @@ func shapeOf(nodes string) (packing.Shape, error) {
 		name, value, _ := strings.Cut(part, "=")
 		amount, err := resource.ParseQuantity(value)
 		n := amount.AsApproximateFloat64()
-		isCount := name == "pods" || name == "replicas"
+		isCount := name == "pods" || name == "replicas" || name == "copies"
 		if err != nil || !(n > 0 && n <= mostOf[name]) || given[name] > 0 || isCount && n != math.Trunc(n) {
-			return packing.Shape{}, fmt.Errorf("--nodes must be memory=QUANTITY,cpu=QUANTITY[,pods=N][,replicas=N], such as memory=64Gi,cpu=16, with at most %g replicas, got %q", mostOf["replicas"], part)
+			return packing.Shape{}, fmt.Errorf("--nodes must be memory=QUANTITY,cpu=QUANTITY[,pods=N][,replicas=N][,copies=N], such as memory=64Gi,cpu=16, with at most %g replicas or copies, got %q", mostOf["replicas"], part)
 		}
 		given[name] = n
 	}
@@ -58,7 +57,7 @@ func shapeOf(nodes string) (packing.Shape, error) {
 		return packing.Shape{}, fmt.Errorf("--nodes requires memory and cpu, such as memory=64Gi,cpu=16, got %q", nodes)
 	}
 	return packing.Shape{
-		Memory: given["memory"], CPU: given["cpu"], Pods: int(cmp.Or(given["pods"], packing.DefaultPods)), Copies: int(cmp.Or(given["replicas"], 1)),
+		Memory: given["memory"], CPU: given["cpu"], Pods: int(cmp.Or(given["pods"], packing.DefaultPods)), Copies: int(cmp.Or(given["replicas"], 1)), OnNode: int(cmp.Or(given["copies"], 1)),
 	}, nil
 }
 
@@ -76,18 +75,21 @@ func (c *Config) pack(ctx context.Context, comparison *replay.Comparison) (out [
 	return out, ctx.Err()
 }
 
-// sizedFor returns a profile for nodes of each shape: one for each amount of memory, which is in its name if there are several shapes. A profile that
+// sizedFor returns a profile for nodes of each shape: one for each amount of memory and number of copies, which are in its name if there are several shapes. A profile that
 // does not size pods for nodes stays as it is.
 func sizedFor(p recommend.Profile, shapes []packing.Shape) (out []recommend.Profile) {
 	if !p.Packs() {
 		return []recommend.Profile{p}
 	}
 	for _, s := range shapes {
-		sized := p.For(criticality.Declared{}, fleet.NodeSizes{Memory: int64(s.Memory), Copies: 1})
+		sized := p.For(criticality.Declared{}, s.Sizes())
 		if len(shapes) > 1 {
 			sized.Name += fmt.Sprintf(" (%s)", wording.Measured(cluster.Memory, s.Memory))
+			if s.OnNode > 1 {
+				sized.Name += fmt.Sprintf(" × %d", s.OnNode)
+			}
 		}
-		if !slices.ContainsFunc(out, func(o recommend.Profile) bool { return o.NodeMemory() == sized.NodeMemory() }) {
+		if !slices.ContainsFunc(out, func(o recommend.Profile) bool { return o.PackedFor() == sized.PackedFor() }) {
 			out = append(out, sized)
 		}
 	}

@@ -24,11 +24,20 @@ func TestBacktest_nodes_countsThoseThatTheRequestsNeed(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := (packing.Shape{CPU: 4, Memory: 8 << 30, Pods: 20, Copies: 4}); len(got.Nodes) != 1 || got.Nodes[0].Shape != want || got.Nodes[0].Pods != 12 {
+	if want := (packing.Shape{CPU: 4, Memory: 8 << 30, Pods: 20, Copies: 4, OnNode: 1}); len(got.Nodes) != 1 || got.Nodes[0].Shape != want || got.Nodes[0].Pods != 12 {
 		t.Fatalf("got %+v, want 12 pods on nodes of %+v", got.Nodes, want)
 	}
 	if r := got.Nodes[0].Results; len(r) != 2 || r[0].Recommender != "default" || r[0].Ratio != 1 || r[0].NodeDays != 6 || r[1].Nodes != 3 {
 		t.Errorf("got %+v, want 2 nodes a day with default, and 3 with packed", r)
+	}
+	const nodes = "memory=8Gi,cpu=4,pods=20,replicas=4"
+	shared, _ := runBacktest(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", nodes)
+	if want := "packed was sized for 1 pod of a workload on a node, and had 2 on a usual day. A cluster counts them, and so does copies=2 in --nodes"; !strings.Contains(strings.Join(strings.Fields(shared), " "), want) {
+		t.Errorf("it is not said that a cluster counts the pods of a workload on a node:\n%s", shared)
+	}
+	counted := nodesOf(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", nodes, "--nodes", nodes+",copies=2")
+	if len(counted) != 2 || len(counted[1].Results) != 2 || counted[0].Results[1].Copies != 2 || counted[1].Results[1].Copies != 0 || counted[1].Results[1].Recommender != "packed (8.00 GiB) × 2" {
+		t.Errorf("with copies=2 beside copies=1: %+v", counted)
 	}
 	for _, format := range []string{"table", "html"} {
 		out, _ := runBacktest(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", "memory=8Gi,cpu=4,pods=20,replicas=4", "-o", format)
@@ -126,8 +135,8 @@ func TestBacktest_nodesOfAShortTrace_areNotCounted(t *testing.T) {
 
 func TestShape_anyFlag_isReadOrRefusedWithAnExample(t *testing.T) {
 	for flag, want := range map[string]packing.Shape{
-		"memory=64Gi,cpu=16":                     {Memory: 64 << 30, CPU: 16, Pods: 110, Copies: 1},
-		"cpu=3920m,memory=14G,replicas=8,pods=4": {Memory: 14e9, CPU: 3.92, Pods: 4, Copies: 8},
+		"memory=64Gi,cpu=16":                     {Memory: 64 << 30, CPU: 16, Pods: 110, Copies: 1, OnNode: 1},
+		"cpu=3920m,memory=14G,replicas=8,pods=4": {Memory: 14e9, CPU: 3.92, Pods: 4, Copies: 8, OnNode: 1},
 	} {
 		if got, err := (&Config{Nodes: []string{flag}}).shapes(); err != nil || !reflect.DeepEqual(got, []packing.Shape{want}) {
 			t.Errorf("%s: %+v, error %v; want %+v", flag, got, err, want)

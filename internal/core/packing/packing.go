@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/fleet"
 )
 
 const (
@@ -29,12 +30,19 @@ const (
 	mostOfNode = 0.5 // of a node's memory or CPU; pods that have used more are left out
 )
 
-// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; and how often each pod of the recording runs. None is 0.
+// A Shape is the allocatable resources of a node: cores, bytes, and the number of pods; how often each pod of the recording runs; and how many pods of a
+// workload profile packed expects on a node. None is 0.
 type Shape struct {
 	CPU    float64 `json:"cpu"`
 	Memory float64 `json:"memory"`
 	Pods   int     `json:"pods"`
 	Copies int     `json:"replicas"`
+	OnNode int     `json:"copies"`
+}
+
+// Sizes returns the node for which profile packed sizes pods.
+func (s Shape) Sizes() fleet.NodeSizes {
+	return fleet.NodeSizes{Memory: int64(s.Memory), Copies: s.OnNode}
 }
 
 // A Result is the figures of one recommender.
@@ -62,7 +70,8 @@ type Result struct {
 	KillFreeProportional *float64 `json:"kill_free_proportional,omitempty"`
 	KillFreePeaks        *float64 `json:"kill_free_peaks,omitempty"`
 
-	Culprits []Culprit `json:"culprits,omitempty"` // that made nodes short, most often first
+	Copies   int       `json:"most_copies,omitempty"` // the most pods of a workload on a node, mean over the days, if that is more than they are sized for
+	Culprits []Culprit `json:"culprits,omitempty"`    // that made nodes short, most often first
 }
 
 // A Culprit is a workload whose usage exceeded its request by the most when nodes were short of memory.
@@ -120,7 +129,7 @@ func (t *Trace) Measure(shape Shape, shuffle func(n int, swap func(i, j int)), s
 	}
 	p := &packer{Trace: t, shape: shape, stop: stop}
 	for k := range t.recommenders {
-		if memory := t.recommenders[k].NodeMemory(); memory != 0 && memory != int64(shape.Memory) {
+		if of := t.recommenders[k].PackedFor(); of.Memory != 0 && of != shape.Sizes() {
 			continue
 		}
 		r := p.result(k, fit)
@@ -166,6 +175,9 @@ func (p *packer) result(k int, workloads []int) Result {
 		Short: scheduled.short(), ShortFit: fitted.short(), ShortTo: scheduled.short(),
 		Saturated: scheduled.share(cluster.CPU, scheduled.saturated, perDay),
 	}
+	if mean := scheduled.copies / max(1, scheduled.days); p.recommenders[k].Packs() && mean > p.shape.OnNode {
+		r.Copies = mean
+	}
 	for _, w := range slices.SortedFunc(maps.Keys(scheduled.culprits), func(a, b int) int {
 		return cmp.Or(cmp.Compare(len(scheduled.culprits[b]), len(scheduled.culprits[a])), cmp.Compare(a, b))
 	}) {
@@ -209,6 +221,7 @@ type days struct {
 	shortages   int // node-days
 	saturated   int // node-intervals
 	tooLarge    int // most pods on one day whose request exceeds a node
+	copies      int // sum over the days of the most pods of a workload on a node
 	culprits    map[int][]ShortNode
 	has         cluster.Set // resources with samples
 }
@@ -256,9 +269,14 @@ func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*n
 		out.tooLarge = max(out.tooLarge, tooLarge)
 		out.days++
 		date := time.Unix(p.origin+int64(day)*daySeconds, 0).UTC().Format(time.DateOnly)
+		together := 1
 		for i, node := range place(p, pods) {
+			for i := range node.pods {
+				together = max(together, node.copies(node.pods[i].workload))
+			}
 			out.observe(p.shape, node.pods, ShortNode{Day: date, Node: i + 1})
 		}
+		out.copies += together
 	}
 	return out
 }

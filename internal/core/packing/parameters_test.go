@@ -78,7 +78,7 @@ func (e sized) Estimate(s *usage.ContainerHistory, floor cluster.Resources, now 
 		out.Upper = out.Upper.Set(r, int64(1.25*float64(target)))
 	}
 	hours := week(&memo.Memory)
-	set(cluster.Memory, e.bytes(at(hours, e.memory), at(hours, 1), long(&memo.Memory), float64(e.of.NodeMemory())))
+	set(cluster.Memory, e.bytes(at(hours, e.memory), at(hours, 1), long(&memo.Memory), float64(e.of.PackedFor().Memory)))
 	if hours := week(&memo.CPU); len(hours) >= 3*24 {
 		set(cluster.CPU, 1000*at(hours, e.cpu))
 	}

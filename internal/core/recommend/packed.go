@@ -197,12 +197,12 @@ func (p Profile) Packs() bool {
 	return packs
 }
 
-// NodeMemory returns the memory of the nodes that the profile sizes pods for, 0 if sizes do not depend on it.
-func (p Profile) NodeMemory() int64 {
+// PackedFor returns the nodes that the profile sizes pods for, zero if sizes do not depend on them.
+func (p Profile) PackedFor() fleet.NodeSizes {
 	if by, packs := algorithmOf[*packed](p); packs {
-		return by.nodes.Memory
+		return by.nodes
 	}
-	return 0
+	return fleet.NodeSizes{}
 }
 
 // packedFor returns packed for a workload on nodes. Its memory limits follow a rule, but those of language runtimes that size the heap by them.

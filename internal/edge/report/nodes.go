@@ -44,6 +44,11 @@ func aboutNodes(c *replay.Comparison, r *packing.Report) string {
 	if len(large) > 0 {
 		about += "; pods that request more than a node count as one node each; the most on one day: " + strings.Join(large, ", ")
 	}
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Copies > 0 {
+			about += fmt.Sprintf("; %s was sized for %s of a workload on a node, and had %d on a usual day. A cluster counts them, and so does copies=%d in --nodes", x.Recommender, wording.Count(r.Shape.OnNode, "pod"), x.Copies, x.Copies)
+		}
+	}
 	switch {
 	case len(r.Results) > 0:
 	case len(r.LeftOut) < len(c.Workloads):

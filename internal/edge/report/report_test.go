@@ -178,7 +178,7 @@ func TestWrite_fixedFigures_matchGoldenFile(t *testing.T) {
 
 func TestWrite_nodes_matchGoldenFile(t *testing.T) {
 	nodes := &packing.Report{
-		Shape: packing.Shape{CPU: 16, Memory: 64 << 30, Pods: 110, Copies: 8}, Days: 20, Pods: 464, LeftOut: []string{"shop/Deployment/giant"},
+		Shape: packing.Shape{CPU: 16, Memory: 64 << 30, Pods: 110, Copies: 8, OnNode: 1}, Days: 20, Pods: 464, LeftOut: []string{"shop/Deployment/giant"},
 		Results: []packing.Result{
 			{Recommender: "default", Nodes: 7.5, FirstFit: 12.5, DayMaximum: 8, Ratio: 1, RatioFrom: 1, RatioTo: 1, NodeDays: 150, Short: new(0.0), ShortFit: new(0.0), ShortTo: new(0.0077), Saturated: new(0.0), KillFreeProportional: new(0.9888), KillFreePeaks: new(0.9939)},
 			{
@@ -200,7 +200,7 @@ func TestWrite_nodes_matchGoldenFile(t *testing.T) {
 
 func TestAboutNodes_eachShapeAndReason_isNamed(t *testing.T) {
 	c := &replay.Comparison{Workloads: make([]replay.WorkloadResult, 1)}
-	small := packing.Shape{CPU: 0.01, Memory: 1 << 30, Pods: 110, Copies: 1}
+	small := packing.Shape{CPU: 0.01, Memory: 1 << 30, Pods: 110, Copies: 1, OnNode: 1}
 	result := packing.Result{Recommender: "default", Nodes: 1, Ratio: 1}
 	for want, r := range map[string]*packing.Report{
 		"nodes of 1.00 GiB and 10m, for 1 pod on 2 days":                              {Shape: small, Pods: 1, Days: 2, Results: []packing.Result{result}},
