@@ -29,9 +29,8 @@ type rescueState struct {
 	rank            int       // 2 for a pod that is left for a reason that may need attention, 1 for a rescued pod, 0 for one that waits
 }
 
-// writeRescues updates the condition OOMRescue of the autoscalers of the pass: what was done for OOM-killed pods, or why they
-// are left. governs reports whether an autoscaler takes part in the pass.
-func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, autoscalers []*cluster.Autoscaler, decisions []decision.Decision, governs func(cluster.Key) bool) {
+// writeRescues updates the condition OOMRescue of autoscalers, those that change no pods, too: what was done for OOM-killed pods, or why they are left.
+func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, all map[cluster.Key]*cluster.Autoscaler, decisions []decision.Decision) {
 	if c.writer == nil || c.config.DryRun || c.config.OOMRescue == rescueOff {
 		return
 	}
@@ -49,7 +48,7 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, aut
 		}
 	}
 	var due []conditionWrite
-	for _, a := range autoscalers {
+	for _, a := range all {
 		report := c.rescues.of(a.Key)
 		state, active := next[a.Key]
 		isShown := report.last.status == watcher.True && now.Before(report.last.done.Add(rescueShown))
@@ -64,7 +63,7 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, aut
 		}
 	}
 	c.write(ctx, now, due)
-	maps.DeleteFunc(c.rescues, func(key cluster.Key, _ *report[rescueState]) bool { return !governs(key) })
+	maps.DeleteFunc(c.rescues, func(key cluster.Key, _ *report[rescueState]) bool { return all[key] == nil })
 }
 
 // rescueReasons are the reasons of the condition OOMRescue after an action.

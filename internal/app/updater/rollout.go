@@ -39,14 +39,18 @@ type rolloutReport struct {
 }
 
 // reportRollouts reports errors in annotations and reverted recommendations, by conditions and once by a warning event, and by a condition which quota
-// keeps memory limits.
-func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World) {
-	var due []conditionWrite
+// keeps memory limits. An autoscaler that changes no pods, as in mode Off, gets none, and loses those that it has.
+func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.World, all map[cluster.Key]*cluster.Autoscaler) {
+	reports := make(map[cluster.Key]rolloutReport, len(all))
 	for i := range w.Governed {
 		a := w.Governed[i].Autoscaler
-		shown := e.conditions.rollouts.of(a.Key)
 		report := reportOf(w.Rules[a.Key], e.ledger.Canary(a.Target), a)
 		report.limits = limitsOf(&w.Governed[i], w.Limits[a.Namespace])
+		reports[a.Key] = report
+	}
+	var due []conditionWrite
+	for key, a := range all {
+		shown, report := e.conditions.rollouts.of(key), reports[key]
 		if report != shown.last {
 			e.report.rollout(a, report, shown.last)
 		}
@@ -60,7 +64,7 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 		}
 	}
 	e.conditions.write(ctx, now, due)
-	maps.DeleteFunc(e.conditions.rollouts, func(key cluster.Key, _ *report[rolloutReport]) bool { return !e.governs(key) })
+	maps.DeleteFunc(e.conditions.rollouts, func(key cluster.Key, _ *report[rolloutReport]) bool { return all[key] == nil })
 }
 
 // conditionOf returns a condition that is True, or removed if there is no message.

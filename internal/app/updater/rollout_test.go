@@ -118,6 +118,7 @@ func TestUpdater_freezeEnds_changesPods(t *testing.T) {
 // conditions records the conditions that were written.
 type conditions struct {
 	written []string
+	now     map[string]bool // the conditions of all autoscalers
 	err     error
 	tried   int
 }
@@ -128,6 +129,7 @@ func (c *conditions) WriteConditions(_ context.Context, a *cluster.Autoscaler, _
 		return false, c.err
 	}
 	for _, s := range say {
+		cluster.Put(&c.now, a.Name+" "+string(s.Type), s.Status != watcher.Removed)
 		if s.Status != watcher.Removed {
 			c.written = append(c.written, a.Name+" "+string(s.Type)+" "+s.Reason+": "+s.Message)
 		}
@@ -167,6 +169,40 @@ func TestUpdater_invalidWindow_changesNothingAndIsReportedOnce(t *testing.T) {
 		}
 		if events != 1 {
 			t.Errorf("%d warnings: %q", events, y.recorded)
+		}
+	})
+}
+
+// What a VPA in mode Off once did says nothing about it now.
+func TestUpdater_autoscalerIsSwitchedOff_conditionsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Rules.WindowProblem = `window "x"`
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{}
+		u.conditions.writer = c
+		pass := func() {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		pass()
+		if !c.now["web AnnotationInvalid"] {
+			t.Fatalf("conditions %v", c.now)
+		}
+		off := *y.autoscalers[0]
+		off.Mode = cluster.Off
+		y.autoscalers[0] = &off
+		pass()
+		tried := c.tried
+		pass()
+		if c.now["web AnnotationInvalid"] || c.tried != tried {
+			t.Errorf("conditions %v, %d attempts after they were written", c.now, c.tried-tried)
+		}
+		u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c.now["web Reverted"] = true // by the updater before
+		u.conditions.writer = c
+		if pass(); c.now["web Reverted"] {
+			t.Error("a new updater leaves the condition of an earlier one")
 		}
 	})
 }

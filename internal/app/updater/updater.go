@@ -290,6 +290,17 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
+// seen returns the autoscalers of the watched namespaces.
+func (u *updater) seen(of []*cluster.Autoscaler) map[cluster.Key]*cluster.Autoscaler {
+	all := make(map[cluster.Key]*cluster.Autoscaler, len(of))
+	for _, a := range of {
+		if u.config.Serves(a.Namespace) {
+			all[a.Key] = a
+		}
+	}
+	return all
+}
+
 // gather returns the part of the cluster that a pass decides on: the served autoscalers, their pods, and the limits, scales and
 // nodes that apply to them.
 func (u *updater) gather(s *cluster.Snapshot, served []*cluster.Autoscaler) plan.World {
@@ -417,8 +428,9 @@ func (u *updater) update(ctx context.Context, now time.Time) []decision.Decision
 	if u.config.Journal != nil {
 		u.config.Journal(now, decisions)
 	}
-	clock.waiting(func() { u.conditions.writeRescues(ctx, now, served, decisions, e.governs) })
-	clock.waiting(func() { e.reportRollouts(ctx, now, w) })
+	all := u.seen(s.Autoscalers)
+	clock.waiting(func() { u.conditions.writeRescues(ctx, now, all, decisions) })
+	clock.waiting(func() { e.reportRollouts(ctx, now, w, all) })
 	u.throttling.Ask(u.ledger.ThrottlingQueries(now, w.Governed))
 	e.summarizeUpdates(now, s.Autoscalers, decisions)
 	e.finish()
