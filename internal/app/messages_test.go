@@ -397,6 +397,7 @@ var logSections = map[string]struct{ title, remedy string }{
 		"and its valid values. If writes fail, the attribute `error` has the answer of the API server."},
 	"internal/app/recommender/forecast": {"Recommender: capacity plan", "Recommendations are not affected. Install the CRDs (`podfit crds | kubectl apply --server-side --force-conflicts -f -`), and check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`), or set `--capacity-plan=false`. If history cannot be read from Prometheus, check `--prometheus-address`, and that Prometheus scrapes kube-state-metrics."},
+	"internal/app/recommender/standby": {"Recommender: usage while another replica leads", "Nothing depends on it until the other replica is lost. Check the Metrics API with `kubectl top pods`."},
 	"internal/app/recommender/history": {"Recommender: usage history", "Usage history in memory is not affected. If checkpoints or UsageHistories cannot be read or written, check the permissions of the recommender " +
 		"(`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-recommender`). If history cannot be read from Prometheus, check `--prometheus-address` and Prometheus."},
 	"internal/app/updater": {"Updater", "While the updater does not update pods, check the admission controller (`kubectl -n kube-system get lease vpa-admission-controller -o yaml`) " +

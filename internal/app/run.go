@@ -118,7 +118,11 @@ from your machine, the API server must be able to reach this process: use
 			if err != nil {
 				return nil, err
 			}
-			recommend, err := recommender.Work(&c.Recommender, p, clients, world)
+			waiting, err := c.Recommender.Standby(&c.Election, p, clients)
+			if err != nil {
+				return nil, err
+			}
+			recommend, err := recommender.Work(&c.Recommender, p, clients, world, waiting)
 			if err != nil {
 				return nil, err
 			}
@@ -135,7 +139,10 @@ from your machine, the API server must be able to reach this process: use
 			led := func(ctx context.Context) error {
 				return process.Lead(ctx, p, c.Election, clients.Leases, process.Together(recommend, update))
 			}
-			return func(ctx context.Context) error { return process.WithWorld(ctx, world, append(served, led, admit)...) }, nil
+			standby := func(ctx context.Context) error { return waiting.Run(ctx, p, c.Recommender.Interval) }
+			return func(ctx context.Context) error {
+				return process.WithWorld(ctx, world, append(served, led, admit, standby)...)
+			}, nil
 		},
 	}.Command(s)
 }

@@ -391,7 +391,7 @@ func (f *wholeCluster) start(ctx context.Context, c *runConfig) (ended chan erro
 		Pods: watcher.AllPods, Evictions: true, Nodes: true, Limits: true, Quotas: true, Budgets: true, Profiles: true, Rules: true, Held: true,
 		FreezeSwitch: c.Updater.FreezeSwitch(), Log: log,
 	}))
-	recommend, err := recommender.Work(&c.Recommender, p, clients, world)
+	recommend, err := recommender.Work(&c.Recommender, p, clients, world, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestCompatibility_capacityPlan_existsOnlyWithPodfit(t *testing.T) {
 			}
 			c, log := given(t, args...), slog.New(slog.DiscardHandler)
 			world := watcher.NewWorld(clients, c.Watched(watcher.Options{Pods: watcher.AllPods, Nodes: true}))
-			work, err := Work(&c, process.New(log, prometheus.NewRegistry()), clients, world)
+			work, err := Work(&c, process.New(log, prometheus.NewRegistry()), clients, world, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/forecast"
 	"podfit.dev/podfit/internal/app/recommender/grouping"
 	"podfit.dev/podfit/internal/app/recommender/history"
+	"podfit.dev/podfit/internal/app/recommender/standby"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/fleet"
 	"podfit.dev/podfit/internal/core/sizing"
@@ -59,6 +60,7 @@ type dependencies struct {
 	observer *contention.Observer // nil: there is no Prometheus
 	kubelets *kubelets            // nil: they are not read
 	forecast *forecast.Usage      // gets the samples; nil: nobody needs them
+	waiting  *standby.Readings    // the usage from before this term; nil: there is none
 	health   *process.Health
 	log      *slog.Logger
 
@@ -106,28 +108,40 @@ in VerticalPodAutoscalerCheckpoint objects and loads it at startup.`,
 			if err != nil {
 				return nil, err
 			}
-			work, err := Work(&c, p, clients, world)
+			waiting, err := c.Standby(&c.Election, p, clients)
+			if err != nil {
+				return nil, err
+			}
+			work, err := Work(&c, p, clients, world, waiting)
 			if err != nil {
 				return nil, err
 			}
 			return func(ctx context.Context) error {
 				return process.WithWorld(ctx, world, func(ctx context.Context) error {
 					return process.Lead(ctx, p, c.Election, clients.Leases, work)
-				})
+				}, func(ctx context.Context) error { return waiting.Run(ctx, p, c.Interval) })
 			}, nil
 		},
 	}.Command(s)
 }
 
-// Work returns the recommender's work in one term of leadership: load the stored usage history, then one pass per interval.
-func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World) (func(context.Context) error, error) {
+// Standby returns what keeps usage while another replica leads; nil if there is none, or the usage history is stored in each pass or not at all.
+func (c *Config) Standby(e *process.Election, p *process.Process, clients *kube.Clients) (*standby.Readings, error) {
+	if !e.Enabled || c.ExternalMetrics || c.StatusInterval == 0 || c.Storage == "prometheus" {
+		return nil, nil
+	}
+	return standby.New(clients, c.Namespace, p.Log)
+}
+
+// Work returns the recommender's work in one term of leadership: load the stored usage history, then one pass per interval. waiting has the usage from before.
+func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.World, waiting *standby.Readings) (func(context.Context) error, error) {
 	m := NewMetrics(p.Registry)
 	h := p.HealthFor("recommender", c.Interval)
 	source, err := c.source(clients, world, m, h)
 	if err != nil {
 		return nil, err
 	}
-	d := dependencies{world: world, listed: clients.SizingProfiles, source: source, metrics: m, health: h, log: p.Log}
+	d := dependencies{world: world, listed: clients.SizingProfiles, source: source, waiting: waiting, metrics: m, health: h, log: p.Log}
 	if c.ExportAdvice {
 		d.exporter = NewExporter(p.Registry)
 	}
@@ -269,7 +283,7 @@ func (c *Config) checkpointer() history.CheckpointerConfig {
 //	track          adds pods, before their samples
 //	continueFormer adds the history of former names of workloads (podfit.dev/continues), before the first recommendation
 //	mergeHistory   adds history from Prometheus to tracked pods, before new samples
-//	observe        adds readings of kubelets and samples
+//	observe        adds what was read before the term, readings of kubelets, and samples
 //	prune          removes old history. Samples of this pass are new, so their history stays
 //	advise         computes recommendations from all of it
 //	save, collect  store the history, then delete stored history that is not needed
@@ -505,6 +519,13 @@ func (r *recommender) observeReadings() {
 
 // observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
 func (r *recommender) observe(ctx context.Context, v *view) {
+	for earlier := range r.waiting.Take() {
+		for i := range earlier {
+			r.usageStore.Observe(earlier[i])
+			r.groups.Observe(&earlier[i])
+		}
+		r.groups.Observed()
+	}
 	samples, err := r.samples(ctx)
 	switch {
 	case err == nil && r.outage != nil:
