@@ -267,7 +267,7 @@ var conditionMessages = []conditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionPackingNotPossible, Status: watcher.True, Reason: v1alpha1.ReasonTooYoung,
-		Meaning: "The profile sizes pods for full nodes (`packed`), and fewer than three days of usage are known. The container gets the request of `balanced` until then.",
+		Meaning: "The profile sizes pods for full nodes (`packed`), and fewer than three days of usage are known, or too little is known since a pause of several days. The container gets the request of `balanced` until then.",
 		Remedy:  "Nothing is required.",
 	},
 	{

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/nodeusage"
 	"podfit.dev/podfit/internal/app/updater/throttling"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
@@ -201,6 +202,14 @@ func (c *Config) settle() {
 // guardsNodes reports whether nodes are watched. podfit must see the pods of all namespaces to know what a node uses.
 func (c *Config) guardsNodes() bool {
 	return c.NodeGuard && c.WatchesAllPods() && c.Rules == rulesPodfit
+}
+
+// usageWait returns how long a pass waits for the usage of nodes.
+func (c *Config) usageWait() time.Duration {
+	if c.passesEarly() {
+		return nodeusage.Wait
+	}
+	return nodeusage.LongWait
 }
 
 // ValidateOwn returns an error for each invalid flag that only the updater has.

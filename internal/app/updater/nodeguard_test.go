@@ -108,7 +108,7 @@ func (y *guardedNode) guard(t *testing.T, d time.Duration, before func(*updater)
 	t.Helper()
 	var text strings.Builder
 	u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil)))
-	u.nodeUsage = nodeusage.New(y, y, u.health, u.log)
+	u.nodeUsage = nodeusage.New(y, y, y.config.usageWait(), u.health, u.log)
 	u.rights.checker = granted{"list pods.metrics.k8s.io": true, "get nodes/stats": true}
 	before(u)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
@@ -281,4 +281,28 @@ func TestCompatibility_nodeIsNearlyOutOfMemory_podMovesWithTheGuard(t *testing.T
 		})
 		return got
 	})
+}
+
+// With --early-passes=false there is a pass a minute. The Metrics API answers in two seconds, as that of a large cluster does.
+func TestNodeGuard_onePassAMinute_podMoves(t *testing.T) {
+	for name, c := range map[string]struct{ takes, late time.Duration }{
+		"answers at once": {}, "answers in two seconds": {takes: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := newGuardedNode(t, "--early-passes=false")
+				y.takes, y.late = c.takes, c.late
+				var text strings.Builder
+				u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil)))
+				u.nodeUsage = nodeusage.New(y, y, y.config.usageWait(), u.health, u.log)
+				u.rights.checker = granted{"list pods.metrics.k8s.io": true, "get nodes/stats": true}
+				for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(time.Minute) {
+					u.pass(t.Context(), time.Now())
+				}
+				if len(y.done) != 1 {
+					t.Errorf("%s: %d pods moved in 20 minutes, want 1; unguarded %v\n%s", name, len(y.done), testutil.ToFloat64(u.metrics.unguarded), text.String())
+				}
+			})
+		})
+	}
 }

@@ -49,8 +49,8 @@ func (e *execution) reportRollouts(ctx context.Context, now time.Time, w plan.Wo
 		reports[a.Key] = report
 	}
 	var due []conditionWrite
-	for key, a := range all {
-		shown, report := e.conditions.rollouts.of(key), reports[key]
+	for _, key := range slices.SortedFunc(maps.Keys(all), cluster.Key.Compare) {
+		a, shown, report := all[key], e.conditions.rollouts.of(key), reports[key]
 		if report != shown.last {
 			e.report.rollout(a, report, shown.last)
 		}

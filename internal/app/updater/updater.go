@@ -110,7 +110,7 @@ func Work(c *Config, p *process.Process, clients *kube.Clients, world *watcher.W
 		if err != nil {
 			return err
 		}
-		u.nodeUsage = nodeusage.New(usage, kubelets, h, p.Log)
+		u.nodeUsage = nodeusage.New(usage, kubelets, c.usageWait(), h, p.Log)
 		u.reportUnknownRoom()
 		if !c.DryRun {
 			store, err := newStateStore(c, clients, p.Log)
@@ -290,11 +290,12 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
-// seen returns the autoscalers of the watched namespaces.
+// seen returns the autoscalers of the watched namespaces whose status is podfit's.
 func (u *updater) seen(of []*cluster.Autoscaler) map[cluster.Key]*cluster.Autoscaler {
+	isOurs := u.conditions.recommended()
 	all := make(map[cluster.Key]*cluster.Autoscaler, len(of))
 	for _, a := range of {
-		if u.config.Serves(a.Namespace) {
+		if u.config.Serves(a.Namespace) && isOurs(a) {
 			all[a.Key] = a
 		}
 	}

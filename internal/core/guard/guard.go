@@ -169,21 +169,22 @@ func (b *Book) add(now time.Time, pods []*cluster.Pod, samples map[cluster.Key]S
 	for _, p := range pods {
 		s, measured := samples[p.Key]
 		age := now.Sub(s.At).Abs()
+		sum.returned = sum.returned || measured && slices.ContainsFunc(b.moves[to.Node], func(m move) bool { // later pods are of a rollout, or of more replicas
+			return m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
+		})
 		switch {
 		case !measured || age > 2*maxAge || s.At.Before(p.Started) || s.Bytes < 0:
 			sum.partial = sum.partial || p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling
 			continue
 		case age > maxAge:
 			sum.aging += s.Bytes
+			to.Usage[p.Key] = s.Bytes // whose priority is the lowest
 			continue
 		}
 		to.Usage[p.Key] = s.Bytes
 		to.Used += s.Bytes
 		sum.newest = cluster.Latest(sum.newest, s.At)
 		sum.partial = sum.partial || now.Sub(p.Started) < kept
-		sum.returned = sum.returned || slices.ContainsFunc(b.moves[to.Node], func(m move) bool { // later pods are of a rollout, or of more replicas
-			return m.Of == p.Workload() && !p.Created.Before(m.at.Truncate(time.Second)) && p.Created.Sub(m.at) < kept
-		})
 	}
 	return sum
 }
@@ -197,9 +198,9 @@ func (b *Book) judge(now time.Time, of *cluster.Node, watched bool, pods []*clus
 		n = &node{first: now, known: now}
 		cluster.Put(&b.nodes, of.Name, n)
 	}
-	if len(alarm.Usage) == 0 || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
+	if sum.newest.IsZero() || alarm.Allocatable <= 0 || alarm.Used > max(of.Capacity.Memory, alarm.Allocatable) {
 		n.left = 0 // it is not known
-		if watched && now.Sub(n.known) > kept && (sum.partial || sum.aging > 0 || len(alarm.Usage) > 0) {
+		if watched && now.Sub(n.known) > kept && (sum.partial || len(alarm.Usage) > 0) {
 			b.Unknown = append(b.Unknown, of.Name)
 		}
 		return
@@ -318,6 +319,9 @@ func (b *Book) MayMove(next Move, beside []Move) bool {
 func (b *Book) Tried(now time.Time, from string, m Move, made bool) {
 	if n := b.nodes[from]; n != nil {
 		n.tried = now
+		if made {
+			n.readings = nil // those of the others are lower
+		}
 	}
 	if !made {
 		return

@@ -346,6 +346,58 @@ func TestBook_oneSampleStaysOld_earlierRiseIsForgotten(t *testing.T) {
 	}
 }
 
+// A moved pod came back, so the node rests. That does not end while its sample is too old to count.
+func TestBook_sampleOfTheReturnedPodIsOld_nodeRests(t *testing.T) {
+	for _, age := range []time.Duration{30 * time.Second, 61 * time.Second} {
+		s := newScene(4)
+		s.observe(0, 95)
+		s.moved(noon.Add(time.Minute), s.pods[0].Workload(), gi, "n", "other")
+		// pods of a scene have no controller, so each is its own workload
+		s.pods[0].Created = noon.Add(2 * time.Minute)
+		s.pods[0].Started = noon.Add(2 * time.Minute)
+		s.observe(6*time.Minute, 4*30)
+		s.nodes[0].Capacity = cluster.Amounts(64000, 130*gi)
+		for i := range s.pods {
+			s.set(i, 6*time.Minute-10*time.Second, 30)
+		}
+		s.set(0, 6*time.Minute-age, 5)
+		a := s.look(6 * time.Minute)
+		if a == nil || !a.Rests {
+			t.Errorf("age %v: %+v, want that the node rests", age, a)
+		}
+	}
+}
+
+// A pod moved, and the next samples are late: the rise of before is that of the pod that left.
+func TestBook_podMoved_earlierRiseIsNotThatOfTheOthers(t *testing.T) {
+	s := newScene(4)
+	at := func(i int, after time.Duration, v float64) {
+		s.samples[s.pods[i].Key] = Sample{noon.Add(after), int64(v * float64(gi))}
+	}
+	var a *Alarm
+	for i := range 9 { // pod 0 grows from 6 to 10 GiB, the others use 74
+		after := time.Duration(i) * 30 * time.Second
+		at(0, after, 6+float64(i)/2)
+		at(1, after, 72)
+		at(2, after, 1)
+		at(3, after, 1)
+		a = s.look(after)
+	}
+	if a == nil || !a.Coming {
+		t.Fatalf("no rise: %+v", a)
+	}
+	s.Tried(noon.Add(4*time.Minute), "n", Move{Of: s.pods[0].Workload(), Bytes: 10 * gi, To: "other"}, true)
+	s.pods = s.pods[1:]
+	// The next samples come 65 seconds later, but for a small pod.
+	after := 5*time.Minute + 5*time.Second
+	at(0, after-5*time.Second, 72)
+	at(1, after-5*time.Second, 1)
+	at(2, after-61*time.Second, 1)
+	if a = s.look(after); a != nil && !a.Waits {
+		t.Errorf("the pods that stay have used 74 GiB all the time: %+v", a)
+	}
+}
+
 // The usage of a new pod grows because it is new.
 func TestBook_podsAreNew_noAlarmBeforeTheLine(t *testing.T) {
 	s := newScene(2)

@@ -70,7 +70,7 @@ type Result struct {
 	KillFreeProportional *float64 `json:"kill_free_proportional,omitempty"`
 	KillFreePeaks        *float64 `json:"kill_free_peaks,omitempty"`
 
-	Copies   int       `json:"most_copies,omitempty"` // the most pods of a workload on a node, mean over the days, if that is more than they are sized for
+	Copies   int       `json:"most_copies,omitempty"` // half of the node-days have so many pods of a workload, or more, if that is more than they are sized for
 	Culprits []Culprit `json:"culprits,omitempty"`    // that made nodes short, most often first
 }
 
@@ -175,8 +175,9 @@ func (p *packer) result(k int, workloads []int) Result {
 		Short: scheduled.short(), ShortFit: fitted.short(), ShortTo: scheduled.short(),
 		Saturated: scheduled.share(cluster.CPU, scheduled.saturated, perDay),
 	}
-	if mean := scheduled.copies / max(1, scheduled.days); p.recommenders[k].Packs() && mean > p.shape.OnNode {
-		r.Copies = mean
+	slices.Sort(scheduled.copies)
+	if n := len(scheduled.copies); n > 0 && p.recommenders[k].Packs() && scheduled.copies[n/2] > p.shape.OnNode {
+		r.Copies = scheduled.copies[n/2]
 	}
 	for _, w := range slices.SortedFunc(maps.Keys(scheduled.culprits), func(a, b int) int {
 		return cmp.Or(cmp.Compare(len(scheduled.culprits[b]), len(scheduled.culprits[a])), cmp.Compare(a, b))
@@ -217,11 +218,11 @@ func (p *packer) killFree(k int, workloads []int) (byRequest, byPeaks *float64) 
 
 // days is what happens on the nodes in all days.
 type days struct {
-	days, nodes int // node-days
-	shortages   int // node-days
-	saturated   int // node-intervals
-	tooLarge    int // most pods on one day whose request exceeds a node
-	copies      int // sum over the days of the most pods of a workload on a node
+	days, nodes int   // node-days
+	shortages   int   // node-days
+	saturated   int   // node-intervals
+	tooLarge    int   // most pods on one day whose request exceeds a node
+	copies      []int // by node-day: the most pods of a workload
 	culprits    map[int][]ShortNode
 	has         cluster.Set // resources with samples
 }
@@ -269,14 +270,14 @@ func (p *packer) pack(k int, workloads []int, place func(*packer, []placed) []*n
 		out.tooLarge = max(out.tooLarge, tooLarge)
 		out.days++
 		date := time.Unix(p.origin+int64(day)*daySeconds, 0).UTC().Format(time.DateOnly)
-		together := 1
 		for i, node := range place(p, pods) {
+			together := 1
 			for i := range node.pods {
 				together = max(together, node.copies(node.pods[i].workload))
 			}
+			out.copies = append(out.copies, together)
 			out.observe(p.shape, node.pods, ShortNode{Day: date, Node: i + 1})
 		}
-		out.copies += together
 	}
 	return out
 }

@@ -453,3 +453,21 @@ func TestMeasure_stopped_packsNothing(t *testing.T) {
 		t.Errorf("%d node-days after it was stopped", got.NodeDays)
 	}
 }
+
+// Three pods of a workload share a node on 9 of 10 days, and two on one day: three are reported.
+func TestMeasure_podsOfAWorkloadShareANode_mostAreReported(t *testing.T) {
+	for _, onNode := range []int{1, 2} {
+		c := comparisonOf(12, machine{cpu: 1, memory: 1, pods: 3, changes: requested(0, 1, 1)})
+		w := c.Workloads[0].Workload
+		w.Samples = slices.DeleteFunc(w.Samples, func(s replay.Sample) bool {
+			return s.Pod == 2 && (s.At-midnight)/daySeconds == 6
+		})
+		s := Shape{CPU: cores, Memory: 64 * gib, Pods: 110, Copies: 1, OnNode: onNode}
+		p, _ := recommend.Builtin("packed")
+		c.Recommenders = []recommend.Profile{p}
+		r := Of(c).Measure(s, random(), never).Results
+		if len(r) != 1 || r[0].Copies != 3 {
+			t.Errorf("sized for %d: %d copies are reported, want 3 (%.1f nodes)", onNode, r[0].Copies, r[0].Nodes)
+		}
+	}
+}

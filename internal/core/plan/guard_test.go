@@ -235,3 +235,39 @@ func TestPlan_manyNodesAreNearlyOutOfMemory_allGetTheirTurn(t *testing.T) {
 		t.Error("no pod moves in 40 passes")
 	}
 }
+
+// The sample of the pod with the lowest priority is 61 seconds old, that of the others 30: nobody of a higher priority moves for it.
+func TestPlan_sampleOfTheLowestPriorityIsAMinuteOld_higherPriorityStays(t *testing.T) {
+	const gi = 1 << 30
+	for name, age := range map[string]time.Duration{"fresh": 30 * time.Second, "61 seconds old": 61 * time.Second} {
+		w, b := guarded()
+		w.Pods[0].Priority, w.Pods[2].Priority, w.Pods[4].Priority = -10, 1000, 1000 // a-0 has the lowest
+		w.Ledger.Guard.Alarms = nil
+		samples := map[cluster.Key]guard.Sample{}
+		used := map[string]int64{"a-0": 3 * gi, "b-0": 13 * gi, "c-0": gi}
+		for _, n := range []int{0, 1} {
+			now := noon.Add(time.Duration(n-1) * 2 * time.Minute)
+			for _, p := range w.Pods {
+				at := now.Add(-30 * time.Second)
+				if p.Name == "a-0" {
+					at = now.Add(-age)
+				}
+				samples[p.Key] = guard.Sample{At: at, Bytes: used[p.Name]}
+			}
+			w.Nodes[0].Capacity.Memory = 20 * gi
+			w.Ledger.Guard.Observe(now, w.Nodes, map[string]bool{"n1": true}, w.Pods, samples)
+		}
+		if len(w.Ledger.Guard.Alarms) != 1 {
+			t.Fatalf("%s: %+v", name, w.Ledger.Guard.Alarms)
+		}
+		moved := ""
+		for _, d := range Plan(noon, w, b) {
+			if d.Do != decision.Leave {
+				moved += d.Pod.Name
+			}
+		}
+		if moved != "a-0" {
+			t.Errorf("%s: %q moves, want a-0 with the lowest priority", name, moved)
+		}
+	}
+}

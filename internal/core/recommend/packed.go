@@ -62,7 +62,7 @@ type PackingProblem string
 const (
 	NoPackingProblem PackingProblem = ""
 	NodesNotKnown    PackingProblem = "NodesNotKnown"  // no node is known that the pods may run on
-	TooYoung         PackingProblem = "TooYoung"       // fewer than three days of usage
+	TooYoung         PackingProblem = "TooYoung"       // fewer than three days of usage, or too little of them is recent
 	LargerThanHalf   PackingProblem = "LargerThanHalf" // its highest usage is more than half of the smallest node
 	LimitByRequest   PackingProblem = "LimitByRequest" // its memory limit follows the request: by the rule, or because a language runtime sizes its heap by it
 )
@@ -70,7 +70,7 @@ const (
 // PackingProblems are the texts of the problems, about a container.
 var PackingProblems = map[PackingProblem]string{
 	NodesNotKnown:  "no node is known that its pods may run on",
-	TooYoung:       "fewer than three days of its memory usage are known",
+	TooYoung:       "fewer than three days of its memory usage are known, or it has run again for too short a time after a pause",
 	LimitByRequest: "its memory limit follows the request, because of the rule for limits or because its language runtime sizes the heap by it",
 	LargerThanHalf: "its highest usage is more than half of the memory of the smallest node that its pods may run on",
 }
@@ -85,7 +85,7 @@ func (p *packed) Extend() usage.Extension {
 // sizes reports whether a resource of a container can be sized by the nodes. If not, adaptive sizes it.
 func (p *packed) sizes(s *usage.ContainerHistory, r cluster.Resource) bool {
 	m, ok := s.Extension().(*Memo)
-	return ok && !p.exempts(s.Container(), r) && p.problem(m) == NoPackingProblem && (r == cluster.Memory || keptHours(&m.CPU, packedHours) >= packedKnown)
+	return ok && !p.exempts(s.Container(), r) && p.problem(m) == NoPackingProblem && (r == cluster.Memory || p.knows(&m.CPU, packedHours))
 }
 
 // Amount returns the request, 0 if there are no samples.
@@ -113,7 +113,7 @@ func (p *packed) problem(m *Memo) PackingProblem {
 	switch {
 	case p.nodes.Memory == 0:
 		return NodesNotKnown
-	case keptHours(&m.Memory, packedLong) < packedKnown:
+	case !p.knows(&m.Memory, packedLong):
 		return TooYoung
 	case p.highest(m) > packedMost*float64(p.nodes.Memory): // which changes with peaks only, and not each hour
 		return LargerThanHalf
@@ -144,6 +144,16 @@ func keptHours(peaks *hourly.Peaks, last int) int {
 		}
 	}
 	return 0
+}
+
+// knows reports whether the peaks of the last hours, of at most 14 days, are enough: those of three days, and of the recent days at least half of their part.
+// Else a start after a pause as long as these days would decide the size.
+func (p *packed) knows(peaks *hourly.Peaks, last int) bool {
+	var room [packedLong]hourly.Level
+	end := peaks.Newest() + 1
+	all := len(peaks.AppendHours(room[:0], end-last, end))
+	recent := len(peaks.AppendHours(room[:0], end-p.Days*24, end))
+	return keptHours(peaks, last) >= packedKnown && 2*recent*last >= all*p.Days*24
 }
 
 // highest returns the highest memory usage of the long window, in bytes.

@@ -293,3 +293,35 @@ func TestMemoryLimit_withoutAMaximum_isAtLeastAQuarterAboveUsage(t *testing.T) {
 		}
 	}
 }
+
+// A workload that starts after a long pause is not sized by its first minutes.
+func TestPacked_startAfterAPauseOfTheWholeWindow_isNotTheSize(t *testing.T) {
+	for days, gap := range map[int]time.Duration{7: 7*24*time.Hour + 2*time.Hour, 3: 3*24*time.Hour + 2*time.Hour} {
+		params := Packed()
+		params.Days = days
+		profile := PackedProfile("x", "", params)
+		store, w := usage.NewStore(usage.DefaultConfig()), cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"}
+		pod := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1"}, Top: w, Containers: []cluster.Container{{Name: "web"}}}
+		store.Configure(w, nil)
+		store.Extend(w, profile.Extend)
+		store.Track(pod)
+		observe := func(at time.Time, cores, bytes float64) {
+			store.Observe(usage.Sample{Pod: pod.Key, Container: "web", At: at, CPU: cores, Memory: bytes, Has: cluster.Both})
+		}
+		at := noon
+		for ; at.Before(noon.Add(10 * 24 * time.Hour)); at = at.Add(5 * time.Minute) {
+			observe(at, 2, 4000*mib)
+		}
+		at = at.Add(gap)
+		for i := range 6 {
+			observe(at.Add(time.Duration(i)*5*time.Minute), 0.1, 100*mib)
+		}
+		now := at.Add(30 * time.Minute)
+		history := store.All(w)[0]
+		got := profile.For(criticality.Declared{}, fleet.NodeSizes{Memory: 32 << 30}).Estimate(history, cluster.Resources{}, now, nil)
+		balanced := profile.For(criticality.Declared{}, fleet.NodeSizes{}).Estimate(history, cluster.Resources{}, now, nil)
+		if got != balanced {
+			t.Errorf("days %d, paused %v: %+v, want what balanced recommends: %+v", days, gap, got, balanced)
+		}
+	}
+}

@@ -21,6 +21,7 @@ func TestReplace_sameAlgorithm_keepsModelState(t *testing.T) {
 		"longer":     {AdaptiveProfile("longer", "", longer), false},
 		"critical":   {AdaptiveProfile("critical", "", Critical()), false},
 		"busy hours": {BusyHoursProfile("busy", "", Busiest()), true},
+		"packed":     {PackedProfile("mine", "", PackedParams{Memory: 0.9, CPU: 0.9, Reserve: 0.3, Days: 3, LongDays: 7}), false},
 		"ensemble":   {EnsembleProfile("autopilot", "", Autopilot()), true},
 	} {
 		b := newBench(balanced())

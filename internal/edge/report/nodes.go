@@ -28,6 +28,9 @@ func aboutNodes(c *replay.Comparison, r *packing.Report) string {
 	if r.Shape.Copies != 1 {
 		about += fmt.Sprintf(" (%s of each)", wording.Count(r.Shape.Copies, "replica"))
 	}
+	if r.Shape.OnNode > 1 {
+		about += fmt.Sprintf(", packed for %d of a workload on a node", r.Shape.OnNode)
+	}
 	about += " on " + wording.Count(r.Days, "day")
 	if n := len(r.LeftOut); n > 0 {
 		about += fmt.Sprintf("; left out, because a pod used more than half of a node: %s", wording.Count(n, "workload"))
@@ -46,7 +49,7 @@ func aboutNodes(c *replay.Comparison, r *packing.Report) string {
 	}
 	for i := range r.Results {
 		if x := &r.Results[i]; x.Copies > 0 {
-			about += fmt.Sprintf("; %s was sized for %s of a workload on a node, and had %d on a usual day. A cluster counts them, and so does copies=%d in --nodes", x.Recommender, wording.Count(r.Shape.OnNode, "pod"), x.Copies, x.Copies)
+			about += fmt.Sprintf("; %s was sized for %s of a workload on a node, and half of the nodes have at least %d. A cluster counts them, and so does copies=%d in --nodes", x.Recommender, wording.Count(r.Shape.OnNode, "pod"), x.Copies, x.Copies)
 		}
 	}
 	switch {

@@ -24,8 +24,10 @@ const (
 	// interval is the time between two readings of usage while nodes are watched, and retry that after a failure.
 	interval = 15 * time.Second
 	retry    = time.Minute
-	// wait is how long a pass waits for usage. Usage that takes longer is used by a later pass.
-	wait = time.Second
+	// Wait is how long a pass waits for usage if the next one is early. Usage that takes longer is used by that one.
+	Wait = time.Second
+	// LongWait is the same if the next one is not early: that would be too late for the usage.
+	LongWait = 5 * time.Second
 	// kubeletTimeout is the time for pressure from kubelets, of maxKubelets nodes at the same time, in turn if there are more.
 	kubeletTimeout = 3 * time.Second
 	maxKubelets    = 20
@@ -46,6 +48,7 @@ type Kubelets interface {
 type Observer struct {
 	reader   Reader
 	kubelets Kubelets
+	wait     time.Duration // Wait or LongWait
 	health   *process.Health
 	log      *slog.Logger
 	samples  map[cluster.Key]guard.Sample
@@ -61,8 +64,8 @@ type Observer struct {
 }
 
 // New returns an observer that has read nothing.
-func New(reader Reader, kubelets Kubelets, h *process.Health, log *slog.Logger) *Observer {
-	return &Observer{reader: reader, kubelets: kubelets, health: h, log: log}
+func New(reader Reader, kubelets Kubelets, wait time.Duration, h *process.Health, log *slog.Logger) *Observer {
+	return &Observer{reader: reader, kubelets: kubelets, wait: wait, health: h, log: log}
 }
 
 // NextRead returns when usage is read next. The zero time means that no node is watched.
@@ -83,7 +86,7 @@ func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book
 	watched := needing(w)
 	if !permitted || len(watched) == 0 {
 		book.Alarms = nil
-		*o = *New(o.reader, o.kubelets, o.health, o.log)
+		*o = *New(o.reader, o.kubelets, o.wait, o.health, o.log)
 		return len(watched)
 	}
 	o.read(ctx, now, w.Nodes, book)
@@ -94,7 +97,7 @@ func (o *Observer) Watch(ctx context.Context, now time.Time, w *plan.World, book
 	}
 	if len(book.Unknown) > len(o.unknown) {
 		o.log.Warn("The memory usage of nodes is not known, so no pod moves from them when they are nearly out of memory", slog.Int("count", len(book.Unknown)), slog.String("node", book.Unknown[0]),
-			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for a minute"))
+			slog.String("remedy", "check with kubectl top pods whether metrics-server measures their pods, and the clocks of these nodes: a sample counts for a minute. With --early-passes=false, set --metric-resolution=30s or less on metrics-server"))
 	}
 	o.unknown = book.Unknown
 	return unguarded
@@ -117,7 +120,7 @@ func needing(w *plan.World) map[string]bool {
 func (o *Observer) read(ctx context.Context, now time.Time, nodes []cluster.Node, book *guard.Book) {
 	within := time.Millisecond
 	if o.reading == nil && (now.After(o.next) || now.Before(o.next.Add(-retry))) {
-		within = wait
+		within = o.wait
 		o.readPressure(ctx, now, nodes, book)
 		o.reading = process.Begin(o.log, o.health, "the usage of pods", func() (metrics.Reading, error) {
 			ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)

@@ -52,7 +52,7 @@ func oneNode(peaks bool) *plan.World {
 
 func observe(t *testing.T, m *metricsAPI, d time.Duration, each func(*Observer, *guard.Book)) (log string) {
 	var text strings.Builder
-	o, book := New(m, nil, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil))), &guard.Book{}
+	o, book := New(m, nil, Wait, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&text, nil))), &guard.Book{}
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Second) {
 		o.Watch(t.Context(), time.Now(), oneNode(true), book, true)
 		each(o, book)
@@ -103,7 +103,7 @@ func TestObserver_usageIsNotRead_isLoggedOnceAndTriedEachMinute(t *testing.T) {
 func TestObserver_noNodeNeedsIt_nothingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &metricsAPI{}
-		o, book := New(m, nil, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler)), &guard.Book{}
+		o, book := New(m, nil, Wait, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler)), &guard.Book{}
 		for name, c := range map[string]struct {
 			peaks, permitted bool
 			unguarded        int

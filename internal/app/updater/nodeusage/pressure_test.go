@@ -76,7 +76,7 @@ func newPressureBench(t *testing.T, a answer) *pressureBench {
 	b.world.Nodes[0].Kubelet = server.Listener.Addr().String()
 	log := slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := process.NewHealth(time.Hour)
-	b.Observer = New(b, client, h, log)
+	b.Observer = New(b, client, Wait, h, log)
 	b.book.PressureLine = 0.1
 	return b
 }
@@ -222,7 +222,7 @@ func TestPressure_manyKubeletsAreSlow_passesAreNotDelayed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			w, book, api := &plan.World{}, &guard.Book{PressureLine: 0.1}, &fullNodes{}
-			o := New(api, k, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&log, nil)))
+			o := New(api, k, Wait, process.NewHealth(time.Hour), slog.New(slog.NewTextHandler(&log, nil)))
 			for i := range 60 {
 				one := oneNode(true)
 				one.Nodes[0].Name, one.Nodes[0].Kubelet, one.Nodes[0].Allocatable.Memory = fmt.Sprint("n", i), fmt.Sprint("10.0.0.1:", i), 20<<30
