@@ -40,7 +40,7 @@ func ctl() *cobra.Command {
 		}})
 	}
 	c.AddCommand(&cobra.Command{
-		Use: "demand NAMESPACE/POD/CONTAINER [cpu=...] [memory=...] [exit=...] [ready=...]", Args: cobra.MinimumNArgs(1),
+		Use: "demand NAMESPACE/POD/CONTAINER [cpu=...] [memory=...] [pressure=...] [exit=...] [ready=...]", Args: cobra.MinimumNArgs(1),
 		Short: "Override what a container uses; POD may end with *; without values, the override is removed",
 		RunE: func(c *cobra.Command, args []string) error {
 			script := map[string]string{}

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +42,7 @@ func TestCluster_wholeLife_worksUntilItEnds(t *testing.T) {
 
 	c := launchCluster(t, binary, state)
 	t.Run("pods run and have metrics", c.podsRunAndHaveMetrics)
+	t.Run("nodes report their memory pressure", c.memoryPressure)
 	t.Run("resize in place", c.resizeInPlace)
 	t.Run("resize is deferred while the node is full", c.deferred)
 	t.Run("a memory limit below the usage is refused", c.decreaseRefused)
@@ -100,6 +103,70 @@ func (c *cluster) podsRunAndHaveMetrics(t *testing.T) {
 	if err != nil || !strings.Contains(string(log), "starts") {
 		t.Errorf("log: %q, %v", log, err)
 	}
+}
+
+// memoryPressure sets the pressure of a pod, which is that of its node.
+func (c *cluster) memoryPressure(t *testing.T) {
+	for node := range 2 {
+		if at, p := c.pressure(t, node); p.Avg60 != 0 || p.Total != 0 || time.Since(at).Abs() > time.Minute {
+			t.Errorf("pressure %+v of node %d at %v, which has enough memory", p, node+1, at)
+		}
+	}
+	pod := c.create(t, podOf("reclaiming", "node-2", "pressure=0.8"), "10m", "100Mi")
+	eventually(t, "the pressure of its node", func() error {
+		if _, p := c.pressure(t, 1); p.Avg60 < 10 || p.Avg60 > 80 || p.Avg10 < p.Avg60 || p.Total < 6e6 {
+			return fmt.Errorf("pressure %+v", p)
+		}
+		return nil
+	})
+	if _, p := c.pressure(t, 0); p.Total != 0 {
+		t.Errorf("pressure %+v of the other node", p)
+	}
+	if err := c.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the pressure", func() error {
+		if _, p := c.pressure(t, 1); p.Avg10 > p.Avg60/2 {
+			return fmt.Errorf("pressure %+v", p)
+		}
+		return nil
+	})
+}
+
+// A stall is the memory pressure of a node: microseconds, and percent.
+type stall struct{ Total, Avg10, Avg60 float64 }
+
+// pressure returns the memory pressure in the summary of a kubelet, and its time.
+func (c *cluster) pressure(t *testing.T, node int) (time.Time, stall) {
+	t.Helper()
+	certificate, err := tls.LoadX509KeyPair(c.info.ClientCert, c.info.ClientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	authority, err := os.ReadFile(c.info.CA)
+	if err != nil || !roots.AppendCertsFromPEM(authority) {
+		t.Fatalf("read %s: %v", c.info.CA, err)
+	}
+	kubelet := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots}, DisableKeepAlives: true}}
+	reply, err := kubelet.Get(fmt.Sprintf("https://127.0.0.1:%d/stats/summary?only_cpu_and_memory=true", c.info.Ports.Kubelets[node]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	var summary struct {
+		Node struct {
+			Memory struct {
+				Time time.Time
+				PSI  *struct{ Full stall }
+			}
+		}
+	}
+	err = json.NewDecoder(reply.Body).Decode(&summary)
+	if err != nil || summary.Node.Memory.PSI == nil {
+		t.Fatalf("%s: %+v, error %v", reply.Status, summary, err)
+	}
+	return summary.Node.Memory.Time, summary.Node.Memory.PSI.Full
 }
 
 func (c *cluster) resizeInPlace(t *testing.T) {

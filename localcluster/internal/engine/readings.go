@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"podfit.dev/podfit/localcluster/internal/machine"
 )
 
 // A Reading has the limits and the usage of one cgroup.
@@ -25,6 +26,8 @@ type Reading struct {
 	ThrottledSeconds float64
 	OOMKills         uint64 // of all containers of this name in this pod
 	Processes        uint64
+
+	Pressure machine.Pressure // of memory; only of the machine
 }
 
 // Readings returns the readings of the machine, the pods and the containers by cgroup, and their time.
@@ -34,6 +37,8 @@ func (r *Runtime) Readings() (at time.Time, all map[string]Reading) {
 	root := Reading{
 		Created: r.booted, CPUSeconds: r.cpuSeconds, MemoryLimit: uint64(r.machine.Memory),
 		Memory: uint64(min(r.machine.Used(), r.machine.Memory)), // the kubelet subtracts it from the size as an unsigned number
+
+		Pressure: r.machine.Pressure,
 	}
 	kubepods := Reading{Created: r.booted}
 	all = map[string]Reading{}

@@ -23,12 +23,15 @@ type Machine struct {
 	Cores  float64
 	Memory int64 // bytes
 
+	Pressure Pressure // of memory
+
 	running []*Container
 }
 
 // A Wish is what a container does without limits.
 type Wish struct {
 	CPU, Memory demand.Profile // cores, bytes
+	Pressure    demand.Profile // share of the time in which all tasks of the machine wait for memory because of it; nil: none
 	Exit        *demand.Exit   // nil: does not exit
 	Ready       time.Duration  // age at which its probes start to succeed
 	ResizeFails bool           // the runtime refuses other limits
@@ -89,6 +92,7 @@ func (m *Machine) Tick(clock, passed time.Duration) []End {
 		c.wanted = c.Wish.CPU.At(c.moment(clock))
 		c.Memory = int64(c.Wish.Memory.At(c.moment(clock)))
 	}
+	m.wait(clock, passed)
 	m.share()
 	for _, c := range m.running {
 		c.CPUSeconds += c.CPU * seconds
@@ -126,6 +130,20 @@ func (m *Machine) Tick(clock, passed time.Duration) []End {
 		m.Stop(victim)
 	}
 	return ended
+}
+
+// wait counts the time in which all tasks wait for memory: what the containers wish, and all the time if they demand more than the machine has.
+func (m *Machine) wait(clock, passed time.Duration) {
+	share := 0.0
+	for _, c := range m.running {
+		if c.Wish.Pressure != nil {
+			share += c.Wish.Pressure.At(c.moment(clock))
+		}
+	}
+	if m.Used() > m.Memory {
+		share = 1
+	}
+	m.Pressure.pass(share, passed)
 }
 
 // share distributes the CPU. Each container gets what it demands within its limit. If that exceeds the machine's cores, they are

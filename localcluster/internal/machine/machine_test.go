@@ -98,6 +98,47 @@ func TestMachine_outOfMemory_killsHighestBadness(t *testing.T) {
 	}
 }
 
+func TestMachine_memoryIsEnough_pressureIsWhatContainersWish(t *testing.T) {
+	m := newMachine()
+	start(t, m, "100m", "1023Mi", Limits{})
+	for range 400 {
+		tick(m)
+	}
+	if m.Pressure != (Pressure{}) {
+		t.Errorf("pressure %+v without a wish", m.Pressure)
+	}
+	for _, share := range []float64{0.1, 0.2} {
+		start(t, m, "0", "0", Limits{}).Wish.Pressure = demand.Constant(share)
+	}
+	for range 240 {
+		tick(m)
+	}
+	near(t, "seconds after a minute", m.Pressure.Seconds, 0.3*60)
+	near(t, "mean of 10 s", m.Pressure.Avg10, 0.3*(1-math.Exp(-6)))
+	near(t, "mean of 60 s", m.Pressure.Avg60, 0.3*(1-math.Exp(-1)))
+	near(t, "mean of 300 s", m.Pressure.Avg300, 0.3*(1-math.Exp(-0.2)))
+
+	start(t, m, "0", "0", Limits{}).Wish.Pressure = demand.Constant(7)
+	tick(m)
+	near(t, "seconds after a tick in which they wish more than all the time", m.Pressure.Seconds, 0.3*60+0.25)
+}
+
+func TestMachine_outOfMemory_isPressureUntilContainerIsKilled(t *testing.T) {
+	m := newMachine()
+	start(t, m, "0", "600Mi", Limits{})
+	start(t, m, "0", "600Mi", Limits{})
+	if ended := tick(m); len(ended) != 1 {
+		t.Fatalf("exited: %+v", ended)
+	}
+	near(t, "seconds", m.Pressure.Seconds, 0.25)
+	near(t, "mean of 10 s", m.Pressure.Avg10, 1-math.Exp(-0.025))
+	for range 4000 {
+		tick(m)
+	}
+	near(t, "seconds later", m.Pressure.Seconds, 0.25)
+	near(t, "mean of 300 s later", math.Round(m.Pressure.Avg300*1000), 0)
+}
+
 func TestMachine_exitTimeReached_endsContainer(t *testing.T) {
 	m := newMachine()
 	c := start(t, m, "0", "1Mi", Limits{})

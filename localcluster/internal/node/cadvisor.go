@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	info2 "github.com/google/cadvisor/info/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	"podfit.dev/podfit/localcluster/internal/engine"
+	"podfit.dev/podfit/localcluster/internal/machine"
 )
 
 const diskSize = 100 << 30
@@ -89,7 +91,7 @@ func infoV1(r engine.Reading, path string, at time.Time) *info.ContainerInfo {
 				Usage: info.CpuUsage{Total: uint64(r.CPUSeconds * 1e9), User: uint64(r.CPUSeconds * 1e9)},
 				CFS:   info.CpuCFS{Periods: r.Periods, ThrottledPeriods: r.ThrottledPeriods, ThrottledTime: uint64(r.ThrottledSeconds * 1e9)},
 			},
-			Memory:    info.MemoryStats{Usage: r.Memory, MaxUsage: r.Memory, WorkingSet: r.Memory, RSS: r.Memory},
+			Memory:    info.MemoryStats{Usage: r.Memory, MaxUsage: r.Memory, WorkingSet: r.Memory, RSS: r.Memory, PSI: psi(&r.Pressure)},
 			Processes: info.ProcessStats{ProcessCount: r.Processes},
 			OOMEvents: r.OOMKills,
 		}},
@@ -99,6 +101,15 @@ func infoV1(r engine.Reading, path string, at time.Time) *info.ContainerInfo {
 	}
 	return c
 }
+
+// psi returns pressure as Linux has it: microseconds and percent. When all tasks wait, some do.
+func psi(p *machine.Pressure) info.PSIStats {
+	data := info.PSIData{Total: uint64(p.Seconds * 1e6), Avg10: percent(p.Avg10), Avg60: percent(p.Avg60), Avg300: percent(p.Avg300)}
+	return info.PSIStats{Full: data, Some: data}
+}
+
+// percent rounds to two digits, as Linux does.
+func percent(share float64) float64 { return math.Round(share*1e4) / 100 }
 
 func limitOrNone(limit uint64) uint64 {
 	if limit == 0 {

@@ -1,13 +1,13 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario determines what a simulated container does. CPU, memory, exit, readiness and resizes are determined separately,
+// Package scenario determines what a simulated container does. CPU, memory, pressure, exit, readiness and resizes are determined separately,
 // each by the first of these sources that has a value:
 //
 //   - an override, set while the cluster runs,
-//   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .exit, .ready or .resize,
+//   - an annotation of the pod, sim.podfit.dev/<container>.cpu, .memory, .pressure, .exit, .ready or .resize,
 //   - a rule of the scenario file,
-//   - the default: 1m of CPU and 8Mi of memory, without an exit.
+//   - the default: 1m of CPU and 8Mi of memory, without pressure and without an exit.
 package scenario
 
 import (
@@ -27,11 +27,12 @@ const Prefix = "sim.podfit.dev/"
 
 // A Script describes what a container does, in expressions of package demand. Empty fields are unset.
 type Script struct {
-	CPU    string `json:"cpu,omitempty"`
-	Memory string `json:"memory,omitempty"`
-	Exit   string `json:"exit,omitempty"`
-	Ready  string `json:"ready,omitempty"`
-	Resize string `json:"resize,omitempty"` // fails, or empty
+	CPU      string `json:"cpu,omitempty"`
+	Memory   string `json:"memory,omitempty"`
+	Pressure string `json:"pressure,omitempty"`
+	Exit     string `json:"exit,omitempty"`
+	Ready    string `json:"ready,omitempty"`
+	Resize   string `json:"resize,omitempty"` // fails, or empty
 }
 
 // A Target selects the containers of a rule. Empty fields match all.
@@ -106,6 +107,7 @@ func (s *Scenario) Wish(c Container) (machine.Wish, error) {
 	for _, source := range s.sources(c) {
 		choose(&chosen.CPU, source.CPU)
 		choose(&chosen.Memory, source.Memory)
+		choose(&chosen.Pressure, source.Pressure)
 		choose(&chosen.Exit, source.Exit)
 		choose(&chosen.Ready, source.Ready)
 		choose(&chosen.Resize, source.Resize)
@@ -127,7 +129,7 @@ func (s *Scenario) sources(c Container) []Script {
 		}
 	}
 	annotation := func(what string) string { return c.Annotations[Prefix+c.Name+"."+what] }
-	all = append(all, Script{annotation("cpu"), annotation("memory"), annotation("exit"), annotation("ready"), annotation("resize")})
+	all = append(all, Script{annotation("cpu"), annotation("memory"), annotation("pressure"), annotation("exit"), annotation("ready"), annotation("resize")})
 	for _, r := range s.File.Rules {
 		if r.Target.matches(c) {
 			all = append(all, r.Script)
@@ -158,17 +160,16 @@ func (t Target) matches(c Container) bool {
 func (s Script) wish() (machine.Wish, error) {
 	w := machine.Wish{CPU: demand.Constant(0.001), Memory: demand.Constant(8 << 20)}
 	var errs []error
-	if s.CPU != "" {
-		p, err := demand.Parse(s.CPU)
-		if err == nil {
-			w.CPU = p
+	for _, of := range []struct {
+		text string
+		into *demand.Profile
+	}{{s.CPU, &w.CPU}, {s.Memory, &w.Memory}, {s.Pressure, &w.Pressure}} {
+		if of.text == "" {
+			continue
 		}
-		errs = append(errs, err)
-	}
-	if s.Memory != "" {
-		p, err := demand.Parse(s.Memory)
+		p, err := demand.Parse(of.text)
 		if err == nil {
-			w.Memory = p
+			*of.into = p
 		}
 		errs = append(errs, err)
 	}

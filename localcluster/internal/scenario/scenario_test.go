@@ -12,7 +12,7 @@ import (
 
 const text = `
 rules:
-- {namespace: shop, owner: cart, container: app, cpu: 200m}
+- {namespace: shop, owner: cart, container: app, cpu: 200m, pressure: "0.1"}
 - {namespace: shop, pod: cart-, memory: 64Mi, ready: after=20s}
 - {labels: {tier: batch}, exit: "after=90s,code=1"}
 - {namespace: shop, cpu: 300m}
@@ -26,7 +26,7 @@ func TestScenario_severalSources_firstOneWins(t *testing.T) {
 	s := Scenario{File: f}
 	cart := Container{Namespace: "shop", Pod: "cart-5d-x", Name: "app", Owner: "cart"}
 	annotated := cart
-	annotated.Annotations = map[string]string{"sim.podfit.dev/app.cpu": "400m", "sim.podfit.dev/other.memory": "1Gi"}
+	annotated.Annotations = map[string]string{"sim.podfit.dev/app.cpu": "400m", "sim.podfit.dev/app.pressure": "0.5", "sim.podfit.dev/other.memory": "1Gi"}
 	batch := Container{Namespace: "night", Pod: "sum", Name: "app", Labels: map[string]string{"tier": "batch"}}
 
 	check(t, &s, "rules", cart, 0.2, 64<<20)
@@ -36,8 +36,14 @@ func TestScenario_severalSources_firstOneWins(t *testing.T) {
 	if w, _ := s.Wish(batch); w.Exit == nil || w.Exit.After != 90*time.Second || w.Exit.Code != 1 {
 		t.Errorf("exit of the batch job: %v", w.Exit)
 	}
-	if w, _ := s.Wish(cart); w.Ready != 20*time.Second {
-		t.Errorf("ready after %v", w.Ready)
+	if w, _ := s.Wish(batch); w.Pressure != nil {
+		t.Errorf("pressure of the batch job: %v", w.Pressure)
+	}
+	if w, _ := s.Wish(annotated); w.Pressure != demand.Constant(0.5) {
+		t.Errorf("pressure of the annotated container: %v", w.Pressure)
+	}
+	if w, _ := s.Wish(cart); w.Ready != 20*time.Second || w.Pressure != demand.Constant(0.1) {
+		t.Errorf("ready after %v, pressure %v", w.Ready, w.Pressure)
 	}
 
 	for key, cpu := range map[string]string{"shop/cart-*/app": "500m", "shop/cart-5d-x/app": "600m", "shop/car*/other": "700m"} {
@@ -53,7 +59,7 @@ func TestScenario_severalSources_firstOneWins(t *testing.T) {
 }
 
 func TestScenario_invalidScripts_areReported(t *testing.T) {
-	for _, text := range []string{"rules: [{cpu: much}]", "rules: [{speed: 1}]", "rules: [{resize: maybe}]", "rules: 3"} {
+	for _, text := range []string{"rules: [{cpu: much}]", "rules: [{pressure: much}]", "rules: [{speed: 1}]", "rules: [{resize: maybe}]", "rules: 3"} {
 		if _, err := Parse([]byte(text)); err == nil {
 			t.Errorf("%q was accepted", text)
 		}
