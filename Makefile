@@ -246,6 +246,10 @@ backtest-nodes: build ## Pack the machines in TRACES="FILE FILE" on nodes of thr
 packed-choice: ## Choose the parameters of packed on each of the traces in TRACES="FILE FILE", and check them on all; takes 4 minutes of CPU time
 	@PODFIT_TRACES="$(abspath $(TRACES))" go test ./internal/core/packing -run TestParameters_chosenOnOneTrace -count=1 -v -timeout 5h
 
+.PHONY: fragments-pools
+fragments-pools: ## Carry out the plans of podfit capacity --fragments on pools of the machines in TRACES="FILE FILE", and compare the nodes with lower bounds
+	@PODFIT_TRACES="$(abspath $(TRACES))" go test ./internal/core/fragments -run ecordedPools -count=1 -v
+
 .PHONY: backtest-roles
 backtest-roles: ## Size the machines in TRACES=FILE in pairs by role, for the results in docs/backtest.md
 	@for p in default balanced; do echo "profile $$p"; go -C test/differential run ./roles "$(abspath $(TRACES))" $$p; done
