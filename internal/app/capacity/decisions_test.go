@@ -55,7 +55,7 @@ func TestCapacity_prometheusCannotBeLocated_errorNamesTheFlag(t *testing.T) {
 		}
 	}
 	t.Setenv(process.PrometheusVariable, "localhost:9090")
-	if _, err := new(Config).locate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_URL must be a URL") {
+	if _, err := new(Config).Given(); err == nil || !strings.Contains(err.Error(), "PROMETHEUS_URL must be a URL") {
 		t.Errorf("the variable is no URL: error %v", err)
 	}
 }

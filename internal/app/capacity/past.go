@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/prom"
@@ -27,7 +26,10 @@ const (
 func (c *Config) readPast(
 	ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report,
 ) error {
-	from, err := c.locate(ctx, clients)
+	from, err := c.Given()
+	if from == nil && err == nil {
+		from, err = c.Found(ctx, clients) // the only one among the Services of the cluster
+	}
 	if err != nil {
 		return err
 	}
@@ -60,12 +62,4 @@ func (c *Config) readPast(
 		}
 	}
 	return nil
-}
-
-// locate returns the Prometheus to read: from the flag, the environment variable, or the only one among the Services of the cluster.
-func (c *Config) locate(ctx context.Context, clients *kube.Clients) (*process.PrometheusEndpoint, error) {
-	if given, err := c.Given(); given != nil || err != nil {
-		return given, err
-	}
-	return c.Found(ctx, clients)
 }

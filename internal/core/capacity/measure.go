@@ -117,7 +117,7 @@ func newMeasurer(w *World) *measurer {
 			return &tally{Pool: Pool{Name: m.names[i], Capacity: none, WithoutLargest: none, Requested: none}}
 		})
 		pool.Nodes++
-		if !Schedulable(n) {
+		if !n.TakesPods() {
 			continue
 		}
 		pool.Schedulable++
@@ -127,9 +127,6 @@ func newMeasurer(w *World) *measurer {
 	}
 	return m
 }
-
-// Schedulable reports whether new pods can get onto a node. Only such nodes count as capacity.
-func Schedulable(n *cluster.Node) bool { return n.Ready && !n.Cordoned }
 
 // Of returns the capacity of a node: what pods can request, or all of it.
 func Of(n *cluster.Node, allocatable bool) cluster.Resources {
@@ -155,7 +152,7 @@ func (m *measurer) add(p *cluster.Pod) {
 	case p.Deleting || p.Placeholder:
 	case !known && !bound:
 		m.pending = append(m.pending, p)
-	case known && (!bound || Schedulable(&m.Nodes[at])):
+	case known && (!bound || m.Nodes[at].TakesPods()):
 		m.count(m.pools[m.names[at]], p, requests)
 	}
 }
@@ -282,7 +279,7 @@ type acceptor struct {
 func (m *measurer) finish() []Pool {
 	for i := range m.Nodes {
 		n := &m.Nodes[i]
-		if !Schedulable(n) {
+		if !n.TakesPods() {
 			continue
 		}
 		pool := m.pools[m.names[i]]

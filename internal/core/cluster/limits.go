@@ -47,6 +47,9 @@ type Node struct {
 	Kernel      string   // version of the kernel, such as 6.8.0-45-generic; "" if it is not known
 }
 
+// TakesPods reports whether new pods may run on the node. Only such nodes count as capacity.
+func (n *Node) TakesPods() bool { return n.Ready && !n.Cordoned }
+
 // A LimitRule is what podfit does with a limit (annotations podfit.dev/cpu-limits and podfit.dev/memory-limits, or a SizingProfile). With the zero
 // value it keeps its ratio to the request, as in upstream.
 type LimitRule struct {

@@ -49,7 +49,7 @@ type site struct {
 }
 
 // counts reports whether the free room of the node is known, and pods may start there.
-func (at *site) counts() bool { return at.TakesPods() && !at.Unknown }
+func (at *site) counts() bool { return at.Node.TakesPods() && !at.Unknown }
 
 // An item is a pod on a node.
 type item struct {

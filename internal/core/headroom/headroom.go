@@ -169,7 +169,7 @@ func (s *Search) take(p *cluster.Pod, r *cluster.CapacityRequest, size cluster.R
 		n = s.rooms.Nodes[r.Node]
 	}
 	switch {
-	case n != nil && n.TakesPods():
+	case n != nil && n.Node.TakesPods():
 		n.Open = n.Open.Sub(room.Of(r.Size).Lacking(room.Of(size)))
 		return true
 	case s.rooms.Take(p, room.Of(size)):

@@ -43,9 +43,6 @@ type Room struct {
 	slots int // how many pods more the node may have
 }
 
-// TakesPods reports whether new pods may run on the node.
-func (r *Room) TakesPods() bool { return r.Node.Ready && !r.Node.Cordoned }
-
 // RoomsOf returns the room on all nodes, from one look at all pods. Without nodes or pods, it is not known.
 func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 	r := &Rooms{Known: len(pods) > 0 && len(nodes) > 0, sizes: s, full: map[roomKey]bool{}}
@@ -76,7 +73,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 // eviction frees it, or else another one that is known to accept it. It returns false if no node has room.
 func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 	key := roomKey{p.Reach(), size}
-	if n := r.Nodes[p.Node]; n != nil && n.TakesPods() && r.sizes.MayReturn(p, n.Node) {
+	if n := r.Nodes[p.Node]; n != nil && n.Node.TakesPods() && r.sizes.MayReturn(p, n.Node) {
 		open := n.Open.Add(Counted(p))
 		if open.Holds(size) {
 			n.Open = n.Open.Sub(Counted(p).Lacking(size)) // what becomes free is not given to others before the pod is gone
@@ -121,7 +118,7 @@ func (r *Rooms) Usable(key cluster.Reach) []*Room {
 	return cluster.Memo(&r.usable, key, func() (out []*Room) {
 		accepts, _ := r.sizes.Accepting(key)
 		for _, n := range r.Nodes {
-			if n.TakesPods() && accepts(n.Node) {
+			if n.Node.TakesPods() && accepts(n.Node) {
 				out = append(out, n)
 			}
 		}

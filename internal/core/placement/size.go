@@ -31,7 +31,7 @@ func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations
 		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
 	}
 	for _, n := range nodes {
-		if n.Ready && !n.Cordoned {
+		if n.TakesPods() {
 			s.nodes = append(s.nodes, n)
 			s.byName[n.Name] = n.Allocatable
 		}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 
-	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 	"podfit.dev/podfit/internal/core/packing"
@@ -175,7 +174,7 @@ func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, on map[*cluster.
 		free[i] = cluster.Amounts(n.Allocatable.CPU, n.Allocatable.Memory)
 		index[n.Name] = i
 		largest = cluster.Amounts(max(largest.CPU, free[i].CPU), max(largest.Memory, free[i].Memory))
-		needed[i] = !capacity.Schedulable(n) // its pods move for another reason
+		needed[i] = !n.TakesPods() // its pods move for another reason
 	}
 	var items []item
 	for _, pod := range c.Pods {
@@ -205,7 +204,7 @@ func (c *Config) fill(all map[usage.Ref]wanted) (needed []bool, on map[*cluster.
 		accepts, _ := sizes.Accepting(pod.Reach())
 		at := tree.place(items[i].requests, func(node int) bool {
 			n := &c.Nodes[node]
-			return capacity.Schedulable(n) && accepts(n) || !capacity.Schedulable(n) && n.Name == pod.Node
+			return n.TakesPods() && accepts(n) || !n.TakesPods() && n.Name == pod.Node
 		})
 		if at < 0 {
 			at = index[pod.Node] // it fits nowhere else, and runs where it is

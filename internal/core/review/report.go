@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
@@ -314,7 +313,7 @@ func (r *Report) summarize() {
 	}
 	s.Nodes = len(r.Nodes)
 	for i := range r.Nodes {
-		if capacity.Schedulable(&r.Nodes[i]) {
+		if r.Nodes[i].TakesPods() {
 			s.Capacity = s.Capacity.Add(r.Nodes[i].Allocatable)
 		}
 	}

@@ -26,14 +26,9 @@ func daemon(o *appsv1.DaemonSet, in *Interner) *cluster.Daemon {
 	if requests := demand.Most().Requests; requests.CPU <= 0 && requests.Memory <= 0 {
 		return nil
 	}
-	d := &cluster.Daemon{
-		Key: cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}, Requests: demand.Most().Requests,
-	}
-	var known bool
-	d.Selector, known = NodeSelector(spec, in)
-	d.Somewhere = !known
-	d.Tolerations, _ = TolerationsOf(spec)
-	return d
+	key := cluster.Key{Namespace: in.String(o.Namespace), Name: in.String(o.Name)}
+	selector, known := NodeSelector(spec, in)
+	return &cluster.Daemon{Key: key, Requests: demand.Most().Requests, Selector: selector, Somewhere: !known, Tolerations: tolerations(spec)}
 }
 
 // isRollingOut reports whether a DaemonSet has ready pods, and most of them may have an earlier template. Their requests are not known then:

@@ -221,11 +221,9 @@ func highest(r *corev1.NodeSelectorRequirement) (int64, bool) {
 		most = max(most, v)
 	}
 	switch {
-	case len(r.Values) == 0:
-		return 0, false
-	case r.Operator == "In", r.Operator == "Lte":
+	case len(r.Values) > 0 && (r.Operator == "In" || r.Operator == "Lte"):
 		return most, true
-	case r.Operator == "Lt":
+	case len(r.Values) > 0 && r.Operator == "Lt":
 		return most - 1, true
 	}
 	return 0, false

@@ -5,6 +5,7 @@ package projection
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,14 +49,9 @@ func nodeTerms(all []corev1.NodeSelectorTerm, in *Interner) (out []cluster.NodeT
 	for i := range all {
 		t := &all[i]
 		requirements += max(len(t.MatchExpressions)+len(t.MatchFields), 1)
-		for _, list := range [...][]corev1.NodeSelectorRequirement{t.MatchExpressions, t.MatchFields} {
-			for j := range list {
-				values += len(list[j].Values)
-				length += len(list[j].Key)
-				for _, v := range list[j].Values {
-					length += len(v)
-				}
-			}
+		for _, q := range slices.Concat(t.MatchExpressions, t.MatchFields) {
+			values += len(q.Values)
+			length += len(q.Key) + len(strings.Join(q.Values, ""))
 		}
 		if requirements > maxRequirements || values > maxNodeValues || length > longestSelector {
 			return nil, false
@@ -63,18 +59,14 @@ func nodeTerms(all []corev1.NodeSelectorTerm, in *Interner) (out []cluster.NodeT
 	}
 	for i := range all {
 		term := cluster.NodeTerm{}
-		for j := range all[i].MatchExpressions {
-			q := &all[i].MatchExpressions[j]
-			r, known := requirement(q.Key+"=", string(q.Operator), q.Values, in)
-			if !known {
-				return nil, false
+		for k, q := range slices.Concat(all[i].MatchExpressions, all[i].MatchFields) {
+			prefix := q.Key + "="
+			isField := k >= len(all[i].MatchExpressions)
+			if isField {
+				prefix = ""
 			}
-			term = append(term, r)
-		}
-		for j := range all[i].MatchFields {
-			q := &all[i].MatchFields[j]
-			r, known := requirement("", string(q.Operator), q.Values, in)
-			if !known || q.Key != metav1.ObjectNameField {
+			r, known := requirement(prefix, string(q.Operator), q.Values, in)
+			if !known || isField && q.Key != metav1.ObjectNameField {
 				return nil, false
 			}
 			term = append(term, r)

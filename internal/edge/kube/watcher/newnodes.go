@@ -44,12 +44,8 @@ func (s *nodeSet) nodeChanged(_ cluster.Key, before, now *cluster.Node) {
 	if before == nil || now == nil || before.Allocatable != now.Allocatable {
 		s.sizes = nil
 	}
-	if now == nil {
-		return
-	}
-	takesPods := now.Ready && !now.Cordoned
-	tookThem := before != nil && before.Ready && !before.Cordoned && now.Allocatable.CPU <= before.Allocatable.CPU && now.Allocatable.Memory <= before.Allocatable.Memory
-	if s.urgent.waits.LargerNode && takesPods && !tookThem {
+	tookThem := now == nil || before != nil && before.TakesPods() && now.Allocatable.CPU <= before.Allocatable.CPU && now.Allocatable.Memory <= before.Allocatable.Memory
+	if s.urgent.waits.LargerNode && !tookThem && now.TakesPods() {
 		s.urgent.notify()
 	}
 }

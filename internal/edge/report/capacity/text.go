@@ -329,8 +329,7 @@ func fragmentSections(r *Report) []page.Section {
 			if len(n.Holds) > 0 {
 				text = terminal.Plain("keeps it: " + strings.Join(cluster.Each(n.Holds, held), "; "))
 			}
-			row := page.Row{Cells: []string{cells[0], terminal.Plain(n.Name), strconv.Itoa(n.Pods), wording.Percent(n.Requested), text}}
-			nodes.Rows = append(nodes.Rows, row)
+			nodes.Rows = append(nodes.Rows, page.Row{Cells: []string{cells[0], terminal.Plain(n.Name), strconv.Itoa(n.Pods), wording.Percent(n.Requested), text}})
 		}
 	}
 	return []page.Section{{Title: "Free room", Table: pools}, moves, {Title: "Nodes", Table: nodes}}
