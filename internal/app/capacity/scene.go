@@ -13,12 +13,15 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/disruption"
 	"podfit.dev/podfit/internal/core/fragments"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/need"
 	"podfit.dev/podfit/internal/core/placement"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/room"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
@@ -28,19 +31,22 @@ import (
 type scene struct {
 	now     time.Time
 	world   capacity.World
+	avoided map[string][]cluster.Selector
 	missing []string // what could not be read
 	read    *watcher.World
 }
 
 func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, error) {
-	const readTimeout = time.Minute // the maximum time for reading the state of the cluster
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for reading the state of the cluster
 	defer cancel()
-	world := watcher.NewWorld(clients, watcher.Options{
-		Pods: watcher.AllPods, Nodes: true, NodeGroups: true, Budgets: c.Fragments, Labels: c.Fragments, VPAsOptional: true, Log: slog.New(slog.DiscardHandler),
-	})
-	s := &scene{read: world}
-	for _, u := range world.Load(ctx) {
+	s := new(scene)
+	o := watcher.Options{Pods: watcher.AllPods, Nodes: true, NodeGroups: true, Budgets: c.Fragments, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)}
+	if c.Fragments {
+		s.avoided = map[string][]cluster.Selector{}
+		o.Avoided = s.avoided
+	}
+	s.read = watcher.NewWorld(clients, o)
+	for _, u := range s.read.Load(ctx) {
 		switch {
 		case u.Lost == "" || u.Resource == "nodes":
 			if apierrors.IsForbidden(u.Err) {
@@ -57,9 +63,9 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	s.now = time.Now()
-	groups, _ := world.NewNodes()
+	groups, _ := s.read.NewNodes()
 	s.world = capacity.World{
-		Nodes: world.Nodes(), Groups: groups, Snapshot: world.Snapshot(), Selectors: world.Selectors(), Tolerations: world.Tolerations(), Used: readUsage(ctx, clients),
+		Nodes: s.read.Nodes(), Groups: groups, Snapshot: s.read.Snapshot(), Selectors: s.read.Selectors(), Tolerations: s.read.Tolerations(), Used: readUsage(ctx, clients),
 	}
 	if len(s.world.Nodes) == 0 {
 		return nil, fmt.Errorf("the cluster has no nodes")
@@ -91,11 +97,15 @@ func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
 		Now: s.now, Limits: &disruption.Limits{MinReplicas: process.DefaultMinReplicas, Tolerance: 0.5}, Need: &need.Rules{}, Ledger: ledger.New(),
 		Scales: map[cluster.Workload]cluster.Scale{},
 	}
-	in := &fragments.Input{Nodes: s.world.Nodes, Pools: s.world.Rules.Assign(s.world.Nodes), For: r.For, Budgets: map[string][]cluster.DisruptionBudget{}}
+	in := &fragments.Input{Nodes: s.world.Nodes, Pools: s.world.Rules.Assign(s.world.Nodes), For: r.For, Budgets: map[string][]cluster.DisruptionBudget{}, Avoided: s.avoided, Sizes: map[cluster.Key]room.Amount{}}
 	for _, p := range pods {
+		in.Waiting = in.Waiting || p.Node == "" && p.Live()
 		counter.Scales[p.Controller] = s.read.Scale(p.Controller)
 		if in.Budgets[p.Namespace] == nil {
 			in.Budgets[p.Namespace], _ = s.read.DisruptionBudgets(p.Namespace)
+		}
+		if a := cluster.Governing(s.world.Snapshot.AutoscalersOf(p.Workload()), false); a != nil {
+			in.Sizes[p.Key] = room.Of(change.Total(p, policy.Fit(a.For(p), policy.Limits{}, p)))
 		}
 	}
 	if _, known := s.read.DisruptionBudgets(""); !known {

@@ -113,8 +113,7 @@ func newMeasurer(w *World) *measurer {
 		m.index[n.Name] = i
 		m.free[i] = n.Allocatable
 		pool := cluster.Memo(&m.pools, m.names[i], func() *tally {
-			none := cluster.Amounts(0, 0)
-			return &tally{Pool: Pool{Name: m.names[i], Capacity: none, WithoutLargest: none, Requested: none}}
+			return &tally{Pool: Pool{Name: m.names[i], Capacity: cluster.Amounts(0, 0), WithoutLargest: cluster.Amounts(0, 0), Requested: cluster.Amounts(0, 0)}}
 		})
 		pool.Nodes++
 		if !n.TakesPods() {

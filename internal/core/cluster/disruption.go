@@ -14,7 +14,7 @@ import (
 type DisruptionBudget struct {
 	Name        string
 	Selector    Selector
-	Healthy     int32 // status.currentHealthy
+	Healthy     int32 // status.currentHealthy; not more than Desired if status.disruptionsAllowed is 0
 	Desired     int32 // status.desiredHealthy
 	AlwaysAllow bool  // spec.unhealthyPodEvictionPolicy AlwaysAllow: pods that are not ready may be evicted
 	Current     bool  // the status belongs to the current spec

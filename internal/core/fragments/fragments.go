@@ -25,6 +25,9 @@ type Input struct {
 	Rooms   *placement.Rooms // pods have all labels in their Marks
 	Groups  map[cluster.Workload]*disruption.Group
 	Budgets map[string][]cluster.DisruptionBudget // by namespace; nil: not known
+	Avoided map[string][]cluster.Selector         // pods that anti-affinities of others keep away, by namespace; "": of all namespaces
+	Sizes   map[cluster.Key]room.Amount           // of replacements that a VPA sizes; they are not smaller than the pods
+	Waiting bool                                  // a pod without a node could take what moves on other nodes free, so only pods of the node itself move
 	For     room.Amount                           // make room for a pod of this size; zero: for none
 }
 
@@ -76,7 +79,7 @@ var (
 	nodeProtected  = Hold{Cause: "NodeProtected", Message: "annotation cluster-autoscaler.kubernetes.io/scale-down-disabled: true"}
 	noController   = Hold{Cause: "NoController", Message: "no controller"}
 	localStorage   = Hold{Cause: "LocalStorage", Message: "local storage"}
-	constraints    = Hold{Cause: "Constraints", Message: "affinity, spread constraint, volume, host port or device: not known which nodes accept it"}
+	constraints    = Hold{Cause: "Constraints", Message: "affinity (also of other pods), spread constraint, volume, host port or device: not known which nodes accept it"}
 	budgetsUnknown = Hold{Cause: "BudgetsUnknown", Message: "not known whether PodDisruptionBudgets allow an eviction"}
 	noEviction     = Hold{Cause: "NoEviction", Message: "no eviction is allowed now by PodDisruptionBudget "}
 	systemPod      = Hold{Cause: "SystemPod", Message: "in kube-system without a PodDisruptionBudget"}
@@ -116,7 +119,7 @@ func (s *search) measure(name string) Pool {
 	for _, i := range nodes {
 		out.Nodes = append(out.Nodes, s.judge(i))
 		at := &s.sites[i]
-		if !at.counts() {
+		if !at.Node.TakesPods() || at.Unknown {
 			continue
 		}
 		out.Counted++
@@ -139,6 +142,9 @@ func (s *search) judge(i int) Node {
 	out := Node{at.Node.Name, len(at.own), min(share(room.Of(at.Node.Allocatable).Sub(at.Open), at.Node), 1), at.holds}
 	s.begin(i, room.Amount{}, tryVisits)
 	s.items = at.own
+	for _, it := range s.items { // the plans for the pool are made
+		it.next = it.size
+	}
 	switch {
 	case len(out.Holds) > 0:
 	case !s.solve(0, 0, math.MaxInt):

@@ -63,6 +63,9 @@ func random(r *rand.Rand) *world {
 		if r.IntN(15) == 0 {
 			p.Priority = 2_000_001_000
 		}
+		if r.IntN(5) == 0 {
+			cluster.Put(&w.Sizes, p.Key, room.Amount{CPU: 500 * int64(r.IntN(8)), Memory: gi * int64(r.IntN(4))})
+		}
 	}
 	return w
 }
@@ -103,10 +106,19 @@ func (t *twin) free(at []int, node int) (free room.Amount, slots int) {
 	}
 	for i, n := range at {
 		if n == node {
-			free, slots = free.Sub(placement.Counted(t.all[i])), slots-1
+			free, slots = free.Sub(t.sizeAt(i, n)), slots-1
 		}
 	}
 	return free, slots
+}
+
+// sizeAt returns what a pod takes of a node. A replacement may be larger.
+func (t *twin) sizeAt(pod, node int) room.Amount {
+	size := placement.Counted(t.all[pod])
+	if next := t.Sizes[t.all[pod].Key]; node != t.start[pod] {
+		size = room.Amount{CPU: max(size.CPU, next.CPU), Memory: max(size.Memory, next.Memory)}
+	}
+	return size
 }
 
 // mayMove reports whether a pod may move to a node, while another one is freed.
@@ -118,7 +130,7 @@ func (t *twin) mayMove(at []int, pod, to, freed int) bool {
 	}
 	accepts, _ := t.sizes.Accepting(p.Reach())
 	free, slots := t.free(at, to)
-	return t.Nodes[to].Ready && !t.Nodes[to].Cordoned && accepts(&t.Nodes[to]) && free.Holds(placement.Counted(p)) && slots > 0
+	return t.Nodes[to].Ready && !t.Nodes[to].Cordoned && accepts(&t.Nodes[to]) && free.Holds(t.sizeAt(pod, to)) && slots > 0
 }
 
 func (t *twin) reached(at []int, node int, want room.Amount) bool {

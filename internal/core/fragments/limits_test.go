@@ -5,6 +5,7 @@ package fragments
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -114,5 +115,40 @@ func TestMeasure_annotationOfNode_keepsIt(t *testing.T) {
 	w.Nodes[2].Kept = true
 	if p := Measure(w.settle())[0]; holds(&p.Nodes[2]) != "NodeProtected" || p.Nodes[2].Holds[0].Pods != 0 {
 		t.Errorf("%+v", p.Nodes[2])
+	}
+}
+
+// A pod that waits for a node could take what a pod of another node leaves, and the pod for which that one moves would have no node.
+func TestMeasure_podWaits_noPodOfAnotherNodeMoves(t *testing.T) {
+	w := input()
+	for _, p := range []struct {
+		name string
+		cpu  int64
+		tied bool
+	}{{"free-1", 3500, false}, {"wide-1", 3000, true}, {"wide-2", 2000, false}, {"keep-1", 6000, true}} {
+		node, _, _ := strings.Cut(p.name, "-")
+		if len(w.Nodes) == 0 || w.Nodes[len(w.Nodes)-1].Name != node {
+			w.node(node, 8, 64)
+		}
+		w.pod(p.name, node, p.cpu, 1).Tied = p.tied
+	}
+	for waiting, want := range map[bool]string{false: "found=true proven=true free, wide-2 wide→keep, free-1 free→wide", true: "found=false proven=false "} {
+		w.Waiting = waiting
+		if got := text(&Measure(w.settle())[0].Empty); got != want {
+			t.Errorf("a pod waits %t: %s, want %s", waiting, got, want)
+		}
+	}
+}
+
+// A new pod without a node takes one of the places for pods, too.
+func TestMeasure_roomTakenForNewPods_placesAreTaken(t *testing.T) {
+	w := three()
+	w.Nodes[0].MaxPods = 3
+	p := w.pod("new-1", "", 0, 0)
+	p.Phase, p.Created = cluster.Pending, now
+	in := w.settle()
+	in.Rooms.TakeForNew(now, w.pods)
+	if got := text(&Measure(in)[0].Empty); got != "found=true proven=true n3, cart-1 n3→n2" {
+		t.Error(got)
 	}
 }

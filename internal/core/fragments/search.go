@@ -48,13 +48,11 @@ type site struct {
 	holds []Hold
 }
 
-// counts reports whether the free room of the node is known, and pods may start there.
-func (at *site) counts() bool { return at.Node.TakesPods() && !at.Unknown }
-
 // An item is a pod on a node.
 type item struct {
 	*cluster.Pod
 	size  room.Amount
+	next  room.Amount // after a move there or back
 	node  int
 	moves bool
 }
@@ -64,12 +62,13 @@ func newSearch(in *Input) *search {
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		r := in.Rooms.Nodes[n.Name]
-		at := site{Room: r, free: r.Open, slots: cmp.Or(n.MaxPods, math.MaxInt32) - len(r.Pods), holds: []Hold{}}
+		at := site{Room: r, free: r.Open, slots: r.Slots, holds: []Hold{}}
 		for _, p := range r.Pods {
 			if p.Deleting || p.Static || p.Controller.Kind == "DaemonSet" {
 				continue
 			}
-			at.own = append(at.own, &item{p, placement.Counted(p), i, s.mayMove(p)})
+			size := placement.Counted(p)
+			at.own = append(at.own, &item{p, size, size.Add(size.Lacking(in.Sizes[p.Key])), i, s.mayMove(p)})
 			if h := s.holdOf(p, false); h.Cause != "" {
 				h.Pod = p.String()
 				cluster.FindOrAdd(&at.holds, func(o *Hold) bool { return o.Message == h.Message }, h).Pods++
@@ -103,7 +102,9 @@ func larger(a, b room.Amount, n *cluster.Node) int {
 func (s *search) holdOf(p *cluster.Pod, strict bool) Hold {
 	marks := cmp.Or(p.Marks, &cluster.Marks{})
 	safe := marks.Evictable && !strict
-	budgets := cluster.Selecting(s.Budgets[p.Namespace], strings.Split(marks.Labels, ","))
+	labels := strings.Split(marks.Labels, ",")
+	budgets := cluster.Selecting(s.Budgets[p.Namespace], labels)
+	avoided := func(s cluster.Selector) bool { return s.Matches(labels) }
 	refused := len(budgets) > 1 || len(budgets) == 1 && budgets[0].Healthy <= budgets[0].Desired // the API server refuses if several select the pod
 	switch {
 	case p.IsProtected():
@@ -112,7 +113,7 @@ func (s *search) holdOf(p *cluster.Pod, strict bool) Hold {
 		return noController
 	case p.LocalData && !safe:
 		return localStorage
-	case p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted:
+	case p.Tied || p.Overhead || p.Place == cluster.Somewhere || p.Tolerance >= cluster.Unlisted || slices.ContainsFunc(slices.Concat(s.Avoided[p.Namespace], s.Avoided[""]), avoided):
 		return constraints
 	case s.Budgets == nil && !strict, len(budgets) > 0 && !budgets[0].Current:
 		return budgetsUnknown
@@ -142,7 +143,7 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 		s.others = append(s.others, s.items...)
 		at := &s.sites[i]
 		least := s.least(0)
-		if want == (room.Amount{}) && least > 0 && least == len(at.own) || want != (room.Amount{}) && at.counts() && !(untainted && at.Node.Tainted) && least <= len(s.items) {
+		if want == (room.Amount{}) && least > 0 && least == len(at.own) || want != (room.Amount{}) && at.Node.TakesPods() && !at.Unknown && !(untainted && at.Node.Tainted) && least <= len(s.items) {
 			starts = append(starts, start{i, least})
 		}
 	}
@@ -151,7 +152,7 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 	end := s.visits + tryVisits*(len(nodes)/2+50)
 	for more := range mostDetours + 1 {
 		for _, c := range starts {
-			if best.Node != "" && c.least+more >= len(best.Moves) {
+			if best.Node != "" && c.least+more >= len(best.Moves) || more > 0 && s.Waiting {
 				break
 			}
 			s.begin(c.node, want, min(tryVisits, end-s.visits))
@@ -193,7 +194,7 @@ func (s *search) solve(i, others, most int) bool {
 		}
 	}
 	next := i + 1 // after pods like this one, which would not help either
-	for next < len(s.items) && s.items[next].size == s.items[i].size && s.items[next].Reach() == s.items[i].Reach() {
+	for next < len(s.items) && s.items[next].size == s.items[i].size && s.items[next].next == s.items[i].next && s.items[next].Reach() == s.items[i].Reach() {
 		next++
 	}
 	return s.want != (room.Amount{}) && s.solve(next, 0, most)
@@ -207,7 +208,7 @@ func (s *search) try(it *item, i, others, most int) bool {
 		found := s.solve(i, others, most)
 		s.move(it, from)
 		if found {
-			s.moves = append(s.moves, Move{it.String(), s.Nodes[from].Name, s.Nodes[to].Name, it.size})
+			s.moves = append(s.moves, Move{it.String(), s.Nodes[from].Name, s.Nodes[to].Name, it.next})
 			return true
 		}
 	}
@@ -238,7 +239,7 @@ func (s *search) options(it *item) (out []int) {
 	spots := cluster.Memo(&s.spots, it.Reach(), func() []int { return s.spotsOf(it.Reach()) })
 	s.visits += 1 + len(spots)
 	for _, i := range spots {
-		if at := &s.sites[i]; i != s.node && i != it.node && at.slots > 0 && at.free.Holds(it.size) {
+		if at := &s.sites[i]; i != s.node && i != it.node && at.slots > 0 && at.free.Holds(it.next) {
 			out = append(out, i)
 		}
 	}
@@ -267,6 +268,7 @@ func (s *search) move(it *item, to int) {
 	from.free = from.free.Add(it.size)
 	from.slots++
 	it.node = to
+	it.size, it.next = it.next, it.size
 	at := &s.sites[to]
 	at.free = at.free.Sub(it.size)
 	at.slots--

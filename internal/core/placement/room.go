@@ -39,8 +39,7 @@ type Room struct {
 	Open    room.Amount // allocatable minus what the scheduler counts, which includes resizes that wait: room for new pods
 	Leaving bool        // a pod terminates
 	Unknown bool        // a pod has an overhead that is not known
-
-	slots int // how many pods more the node may have
+	Slots   int         // how many pods more the node may have
 }
 
 // RoomsOf returns the room on all nodes, from one look at all pods. Without nodes or pods, it is not known.
@@ -52,7 +51,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 	r.Nodes = make(map[string]*Room, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		r.Nodes[n.Name] = &Room{Node: n, Free: room.Of(n.Allocatable), Open: room.Of(n.Allocatable), slots: cmp.Or(n.MaxPods, math.MaxInt)}
+		r.Nodes[n.Name] = &Room{Node: n, Free: room.Of(n.Allocatable), Open: room.Of(n.Allocatable), Slots: cmp.Or(n.MaxPods, math.MaxInt32)}
 	}
 	for _, p := range pods {
 		n := r.Nodes[p.Node]
@@ -60,7 +59,7 @@ func RoomsOf(nodes []cluster.Node, pods []*cluster.Pod, s *Sizes) *Rooms {
 			continue
 		}
 		n.Pods = append(n.Pods, p)
-		n.slots--
+		n.Slots--
 		n.Free = n.Free.Sub(Held(p))
 		n.Open = n.Open.Sub(Counted(p))
 		n.Leaving = n.Leaving || p.Deleting
@@ -84,9 +83,9 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 		return false
 	}
 	for _, n := range r.Usable(key.nodes) {
-		if n.Node.Name != p.Node && n.slots > 0 && n.Open.Holds(size) {
+		if n.Node.Name != p.Node && n.Slots > 0 && n.Open.Holds(size) {
 			n.Open = n.Open.Sub(size)
-			n.slots--
+			n.Slots--
 			return true
 		}
 	}
@@ -155,7 +154,7 @@ func (s *Spots) For(p *cluster.Pod) []int {
 	if known, ok := s.byKey[key]; ok {
 		return known
 	}
-	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown || r.slots <= 0 })
+	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown || r.Slots <= 0 })
 	byName := func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
 	slices.SortFunc(usable, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
 	most := slices.Clone(usable[:min(len(usable), maxSpots/2)])

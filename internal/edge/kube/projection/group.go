@@ -114,7 +114,7 @@ const maxLabels = 2048
 // labelsOf returns the labels by which pods of one controller may differ, sorted. Pods of controllers of Kubernetes other than a StatefulSet are
 // alike, so their labels are not kept, except the node that a pod of a DaemonSet waits for. Labels that differ from pod to pod are left out.
 func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
-	if in != nil && in.AllLabels {
+	if in != nil && in.Avoided != nil {
 		return in.String(strings.Join(Pairs(p.Labels, nil), ","))
 	}
 	switch projected.Controller.Kind {

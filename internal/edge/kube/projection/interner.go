@@ -21,7 +21,7 @@ import (
 // twice. Node selectors are numbered, and no namespace can fill their list. They are kept until ForgetSelectors finds that no pod has them. The zero value is ready
 // to use and safe for several goroutines.
 type Interner struct {
-	AllLabels  bool // projections of pods have all labels
+	Avoided    map[string][]cluster.Selector // see Interner.avoid; if it is not nil, projections of pods have all labels, too
 	mu         sync.Mutex
 	young, old map[string]string
 	youngBytes int                      // total length of the strings in young

@@ -135,7 +135,7 @@ func DisruptionBudget(b *policyv1.PodDisruptionBudget, in *Interner) cluster.Dis
 	return cluster.DisruptionBudget{
 		Name:        b.Name,
 		Selector:    selectorOf(b.Spec.Selector, in),
-		Healthy:     b.Status.CurrentHealthy,
+		Healthy:     min(b.Status.CurrentHealthy, b.Status.DesiredHealthy+b.Status.DisruptionsAllowed), // fewer evictions are allowed after a failure to count pods
 		Desired:     b.Status.DesiredHealthy,
 		AlwaysAllow: ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow,
 		Current:     b.Status.ObservedGeneration >= b.Generation,

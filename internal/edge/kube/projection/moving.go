@@ -4,6 +4,9 @@
 package projection
 
 import (
+	"cmp"
+	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,14 +35,29 @@ func localData(volumes []corev1.Volume) (local, own bool) {
 func isTied(spec *corev1.PodSpec) bool {
 	spread := cluster.Find(spec.TopologySpreadConstraints, func(c *corev1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == corev1.DoNotSchedule })
 	claim := cluster.Find(spec.Volumes, func(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
-	if a := spec.Affinity; a != nil {
-		near := a.PodAffinity
-		apart := a.PodAntiAffinity
-		if near != nil && len(near.RequiredDuringSchedulingIgnoredDuringExecution) > 0 || apart != nil && len(apart.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			return true
-		}
+	a := cmp.Or(spec.Affinity, new(corev1.Affinity))
+	near := cmp.Or(a.PodAffinity, new(corev1.PodAffinity)).RequiredDuringSchedulingIgnoredDuringExecution
+	apart := cmp.Or(a.PodAntiAffinity, new(corev1.PodAntiAffinity)).RequiredDuringSchedulingIgnoredDuringExecution
+	return len(near) > 0 || len(apart) > 0 || spread != nil || claim != nil || spec.HostNetwork || len(spec.ResourceClaims) > 0 || spec.Resources != nil && needsMore(&corev1.Container{Resources: *spec.Resources}) || cluster.Find(spec.Containers, needsMore) != nil || cluster.Find(spec.InitContainers, needsMore) != nil
+}
+
+// avoid adds the pods that a required anti-affinity of a pod keeps away to Avoided, by namespace: "" if other namespaces count, too.
+func (in *Interner) avoid(p *corev1.Pod) {
+	if in == nil || in.Avoided == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+		return
 	}
-	return spread != nil || claim != nil || spec.HostNetwork || len(spec.ResourceClaims) > 0 || cluster.Find(spec.Containers, needsMore) != nil || cluster.Find(spec.InitContainers, needsMore) != nil
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, term := range p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		ns := p.Namespace
+		if term.NamespaceSelector != nil || len(term.Namespaces) > 0 {
+			ns = ""
+		}
+		all := in.Avoided[ns]
+		added := selectorOf(term.LabelSelector, nil)
+		cluster.FindOrAdd(&all, func(s *cluster.Selector) bool { return reflect.DeepEqual(*s, added) }, added)
+		in.Avoided[ns] = all
+	}
 }
 
 // needsMore reports whether a container needs something of a node besides CPU and memory.
@@ -47,12 +65,8 @@ func needsMore(c *corev1.Container) bool {
 	if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort > 0 }) {
 		return true
 	}
-	for _, amounts := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-		for name := range amounts {
-			if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-				return true
-			}
-		}
+	isOther := func(name corev1.ResourceName) bool {
+		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
 	}
-	return false
+	return slices.ContainsFunc(slices.AppendSeq(slices.Collect(maps.Keys(c.Resources.Requests)), maps.Keys(c.Resources.Limits)), isOther)
 }

@@ -51,6 +51,7 @@ func Pod(p *corev1.Pod, in *Interner) *cluster.Pod {
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.UTC()
 	}
+	in.avoid(p)
 	out.Containers = containers(p, out, in)
 	out.LocalData, out.OwnVolume = localData(p.Spec.Volumes)
 	out.Runtimes = runtimes(p)

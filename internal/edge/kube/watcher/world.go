@@ -52,9 +52,9 @@ type Options struct {
 	Evictions bool // events of the kubelet about evicted pods
 	Rules     bool // annotations of namespaces, and FreezeSwitch
 	Held      bool // sizes that were reverted, in UpdateStates
-	Labels    bool // all labels of pods
 
-	NodeGroups bool // with Nodes: what the cluster autoscaler reports of its groups
+	Avoided    map[string][]cluster.Selector // see projection.Interner
+	NodeGroups bool                          // with Nodes: what the cluster autoscaler reports of its groups
 	Writing
 
 	// FreezeSwitch is the ConfigMap that freezes the cluster. No name means that there is none.
@@ -110,7 +110,7 @@ type base struct {
 func NewWorld(c *kube.Clients, o Options) *World {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	b := &base{
-		clients: c, o: o, log: o.Log, in: &projection.Interner{AllLabels: o.Labels},
+		clients: c, o: o, log: o.Log, in: &projection.Interner{Avoided: o.Avoided},
 		urgent: urgent{crashing: map[string]int{}, signal: make(chan struct{}, 1)},
 	}
 	mu := &b.mu
