@@ -23,9 +23,7 @@ const (
 
 // readPast adds the days that Prometheus has to the histories, and the name of the source and what could not be read to the report. The
 // days that are known already are kept.
-func (c *Config) readPast(
-	ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report,
-) error {
+func (c *Config) readPast(ctx context.Context, clients *kube.Clients, s *scene, histories map[string]*capacity.History, r *report.Report) error {
 	from, err := c.Given()
 	if from == nil && err == nil {
 		from, err = c.Found(ctx, clients) // the only one among the Services of the cluster

@@ -121,15 +121,13 @@ func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
 	case "", "ReplicaSet", "Job", "ReplicationController":
 		return ""
 	case "DaemonSet":
-		if p.Spec.NodeName != "" {
-			return ""
+		if p.Spec.NodeName == "" {
+			selector, _ := NodeSelector(&p.Spec, in)
+			if node := selector.OnlyNode(); node != "" {
+				return cluster.NodeName + "=" + node
+			}
 		}
-		selector, _ := NodeSelector(&p.Spec, in)
-		node := selector.OnlyNode()
-		if node == "" {
-			return ""
-		}
-		return cluster.NodeName + "=" + node
+		return ""
 	}
 	labels := maps.Clone(p.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool {

@@ -42,3 +42,14 @@ func TestTable_fragments_plansAndHoldsAreInWords(t *testing.T) {
 		t.Errorf("the report names a size that was not asked for:\n%s", out)
 	}
 }
+
+// The scheduler could return a pod of a third node to where it was, and the pod for which it moves would have no room there.
+func TestTable_podOfAThirdNodeMoves_thatNodeIsCordonedMeanwhile(t *testing.T) {
+	r := example()
+	moves := []fragments.Move{{Pod: "shop/a", From: "n3", To: "n2", Size: room.Amount{CPU: 1000}}, {Pod: "shop/b", From: "n1", To: "n3", Size: room.Amount{CPU: 1000}}}
+	r.Fragments = []fragments.Pool{{Name: "worker", Empty: fragments.Plan{Node: "n1", Moves: moves, Proven: true}}}
+	const want = "to free n1: cordon n1; cordon n3 until the next pod has left it; shop/a (1 core, 0 GiB) from n3 to n2; shop/b (1 core, 0 GiB) from n1 to n3."
+	if out := written(t, "table", r, terminal.Printer{}); !strings.Contains(out, want) {
+		t.Errorf("%q is missing in\n%s", want, out)
+	}
+}

@@ -313,12 +313,15 @@ func fragmentSections(r *Report) []page.Section {
 				continue
 			}
 			cells = append(cells, brief(plan))
-			each := cluster.Each(plan.Moves, func(m *fragments.Move) string {
-				return fmt.Sprintf("%s (%s) from %s to %s", m.Pod, amount(m.Size), m.From, m.To)
-			})
-			if len(each) > 0 {
-				aim := []string{"to free", "to make room on"}[k]
-				moves.Text = append(moves.Text, terminal.Plain(fmt.Sprintf("%s, %s %s: cordon %s; %s.", p.Name, aim, plan.Node, plan.Node, strings.Join(each, "; "))))
+			text := fmt.Sprintf("%s, %s %s: cordon %s", p.Name, []string{"to free", "to make room on"}[k], plan.Node, plan.Node)
+			for _, m := range plan.Moves {
+				if m.From != plan.Node {
+					text += fmt.Sprintf("; cordon %s until the next pod has left it", m.From)
+				}
+				text += fmt.Sprintf("; %s (%s) from %s to %s", m.Pod, amount(m.Size), m.From, m.To)
+			}
+			if len(plan.Moves) > 0 {
+				moves.Text = append(moves.Text, terminal.Plain(text+"."))
 			}
 		}
 		pools.Columns = pools.Columns[:len(cells)]
