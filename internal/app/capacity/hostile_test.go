@@ -125,6 +125,10 @@ func TestFragments_whatTheSchedulerRefuses_isNotPlanned(t *testing.T) {
 		}, "web-c n4→n1, api-b n4→n2"},
 		"VPA gives the replacement more": {func(_ *testing.T, f *kubetest.FakeAPI) { f.Apply(kubetest.AutoscalersPath, webNeeds("4")) }, none},
 		"VPA gives the replacement less": {func(_ *testing.T, f *kubetest.FakeAPI) { f.Apply(kubetest.AutoscalersPath, webNeeds("1")) }, "web-c n4→n1, api-b n4→n2"},
+		"VPA gives the replacement more while it starts": {func(t *testing.T, f *kubetest.FakeAPI) {
+			f.Apply(kubetest.AutoscalersPath, webNeeds("2"))
+			edit(t, f, kubetest.AutoscalersPath, "shop/web", `{"spec":{"updatePolicy":{"updateMode":"Off"},"startupBoost":{"cpu":{"type":"Factor","factor":2,"durationSeconds":60}}}}`)
+		}, none},
 		"VPA changes nothing": {func(t *testing.T, f *kubetest.FakeAPI) {
 			f.Apply(kubetest.AutoscalersPath, webNeeds("4"))
 			edit(t, f, kubetest.AutoscalersPath, "shop/web", `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,8 +105,10 @@ func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
 		if in.Budgets[p.Namespace] == nil {
 			in.Budgets[p.Namespace], _ = s.read.DisruptionBudgets(p.Namespace)
 		}
-		if a := cluster.Governing(s.world.Snapshot.AutoscalersOf(p.Workload()), false); a != nil {
-			in.Sizes[p.Key] = room.Of(change.Total(p, policy.Fit(a.For(p), policy.Limits{}, p)))
+		if a := cluster.Governing(s.world.Snapshot.AutoscalersOf(p.Workload()), true); a != nil {
+			a = a.For(p)
+			boosted := policy.AdmissibleBoost(a, policy.Limits{}, p, policy.Fit(a, policy.Limits{}, p), math.MaxInt64)
+			in.Sizes[p.Key] = room.Of(change.Total(p, boosted.Fits))
 		}
 	}
 	if _, known := s.read.DisruptionBudgets(""); !known {

@@ -105,9 +105,7 @@ type tally struct {
 }
 
 func newMeasurer(w *World) *measurer {
-	m := &measurer{
-		World: w, names: w.Rules.Assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes)),
-	}
+	m := &measurer{World: w, names: w.Rules.Assign(w.Nodes), index: make(map[string]int, len(w.Nodes)), free: make([]cluster.Resources, len(w.Nodes))}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		m.index[n.Name] = i
