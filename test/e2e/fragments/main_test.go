@@ -1,0 +1,157 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fragments
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"podfit.dev/podfit/test/e2e/bed"
+)
+
+const nodeCount = 12
+
+// A world is a cluster with podfit's objects and its admission controller. No updater evicts pods. The user of the commands has the rights to get and list only.
+type world struct {
+	*bed.Cluster
+	binary string
+	reader string // kubeconfig
+}
+
+// shared is the world of this run.
+var shared *world
+
+const reader = `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules:
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: kube-system}]
+`
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: end-to-end tests are not short")
+		return
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	root, err := bed.Root()
+	if err != nil {
+		return 0, err
+	}
+	w := &world{}
+	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
+		return 0, err
+	}
+	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: nodeCount, NodeCPU: 8, NodeMemory: "32Gi", Metrics: 15 * time.Second, Progress: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Down()) }()
+	if err := w.Install(ctx, filepath.Join(root, "deploy")); err != nil {
+		return 0, err
+	}
+	if err := w.ApplyYAML(ctx, "", reader+classes); err != nil {
+		return 0, err
+	}
+	if w.reader, err = w.Identity(ctx, "reader"); err != nil {
+		return 0, err
+	}
+	serving, err := bed.Serving()
+	if err != nil {
+		return 0, err
+	}
+	admission, err := w.Run(ctx, w.binary, bed.Admission().With(serving...).With("--status-lease-update-interval=2s"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, admission.Stop()) }()
+	ready, cancel := bed.WithPatience(ctx, time.Minute)
+	defer cancel()
+	if err := bed.Until(ready, 100*time.Millisecond, w.Registered); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, admission.Tail(40))
+	}
+	shared = w
+	return m.Run(), nil
+}
+
+// A plan is one of the two plans of the report.
+type plan struct {
+	Proven bool
+	Node   string
+	Moves  []struct{ Pod, From, To string }
+}
+
+func (p *plan) String() string {
+	text := fmt.Sprintf("node %q, proven %t", p.Node, p.Proven)
+	for _, m := range p.Moves {
+		text += fmt.Sprintf("; %s %s→%s", m.Pod, m.From, m.To)
+	}
+	return text
+}
+
+// plans runs the command as its user would, and returns the plan that frees a node, and with a size the one that makes room. All nodes are in one pool.
+func (w *world) plans(t *testing.T, size string) (empty, room *plan) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	args := []string{"capacity", "--kubeconfig=" + w.reader, "--fragments", "-o", "json"}
+	if size != "" {
+		args = append(args, "--for", size)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, w.binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("podfit %v: %v: %s", args, err, errs.String())
+	}
+	var doc struct {
+		Fragments []struct {
+			FreeNode plan
+			MakeRoom *plan
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || len(doc.Fragments) != 1 {
+		t.Fatalf("error %v, want one pool, got %s", err, out.String())
+	}
+	return &doc.Fragments[0].FreeNode, doc.Fragments[0].MakeRoom
+}
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, within time.Duration, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := bed.WithPatience(t.Context(), within)
+	defer cancel()
+	if err := bed.Until(ctx, 100*time.Millisecond, check); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
