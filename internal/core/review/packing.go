@@ -90,9 +90,6 @@ func (r *Row) wanted() wanted {
 
 // requestsOf returns the requests of a pod that the scheduler counts, with other requests for some containers.
 func requestsOf(p *cluster.Pod, all map[usage.Ref]wanted) cluster.Resources {
-	if len(all) == 0 {
-		return RequestsOf(p, nil)
-	}
 	sizes := make([]cluster.Resources, len(p.Containers))
 	for i := range p.Containers {
 		of := all[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
@@ -120,36 +117,25 @@ func RequestsOf(p *cluster.Pod, wanted []cluster.Resources) cluster.Resources {
 	own := p.Total(func(i int) cluster.Resources { requests, _ := p.Containers[i].Running(); return requests })
 	for _, res := range cluster.All {
 		level, ok := p.PodLevel.Requests.Get(res)
+		if !ok {
+			continue
+		}
+		changes, complete := false, true // podfit sets the pod-level request to the sum of the containers if all have a request
+		for i := range wanted {
+			have, _ := p.Containers[i].Running()
+			to, known := wanted[i].Get(res)
+			isSized := p.Containers[i].IsSized()
+			changes = changes || isSized && known && (to != have.Amount(res) || !have.Has.Has(res))
+			complete = complete && (!isSized || known || have.Has.Has(res))
+		}
 		switch sum := total.Amount(res); {
-		case !ok:
-		case !anyChanges(p, wanted, res):
+		case !changes:
 			total = total.Set(res, level)
-		case !allRequest(p, wanted, res):
+		case !complete:
 			total = total.Set(res, max(level+sum-own.Amount(res), sum))
 		}
 	}
 	return total
-}
-
-// anyChanges reports whether wanted has another request for a resource than a sized container has.
-func anyChanges(p *cluster.Pod, wanted []cluster.Resources, res cluster.Resource) bool {
-	for i := range wanted {
-		have, _ := p.Containers[i].Running()
-		if to, ok := wanted[i].Get(res); ok && p.Containers[i].IsSized() && (to != have.Amount(res) || !have.Has.Has(res)) {
-			return true
-		}
-	}
-	return false
-}
-
-// allRequest reports whether all sized containers have a request for a resource in wanted. Then podfit sets the pod-level request to their sum.
-func allRequest(p *cluster.Pod, wanted []cluster.Resources, res cluster.Resource) bool {
-	for i := range p.Containers {
-		if requests, _ := p.Containers[i].Running(); p.Containers[i].IsSized() && !wanted[i].Or(requests).Has.Has(res) {
-			return false
-		}
-	}
-	return true
 }
 
 // An item is a pod that can be on any node that accepts it.
