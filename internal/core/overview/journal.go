@@ -34,9 +34,8 @@ const journalSize = 10_000
 // A Journal keeps the last decisions. A pod that is left is recorded again only when the reason changes. Its memory is bounded by
 // journalSize and the number of pods. The zero value is empty. It is not safe for several goroutines.
 type Journal struct {
-	Since time.Time // time of the first pass; zero if there was none
-	ring  []Entry
-	next  int
+	Since time.Time                      // time of the first pass; zero if there was none
+	last  []Entry                        // oldest first
 	left  map[string]decision.ReasonCode // reasons for which pods were left in the last pass, by UID
 }
 
@@ -52,12 +51,8 @@ func (j *Journal) Record(now time.Time, decisions []decision.Decision) {
 				continue
 			}
 		}
-		if len(j.ring) < journalSize {
-			j.ring = append(j.ring, EntryOf(now, d))
-			continue
-		}
-		j.ring[j.next] = EntryOf(now, d)
-		j.next = (j.next + 1) % journalSize
+		j.last = append(j.last, EntryOf(now, d))
+		j.last = j.last[max(0, len(j.last)-journalSize):]
 	}
 	j.left = left
 }
@@ -100,7 +95,7 @@ func short(res cluster.Resource, v int64) string {
 
 // Entries returns the entries, the newest first.
 func (j *Journal) Entries() []Entry {
-	out := slices.Concat(j.ring[j.next:], j.ring[:j.next])
+	out := slices.Clone(j.last)
 	slices.Reverse(out)
 	return out
 }
