@@ -244,7 +244,9 @@ type alternative struct {
 func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 	out := &alternative{known: map[string]cluster.Set{}, without: map[string]time.Time{}}
 	profile := in.Profile
-	if change.Key == IfProfile {
+	a := *in.Autoscaler
+	switch change.Key {
+	case IfProfile:
 		i := slices.IndexFunc(in.Profiles, func(p recommend.Profile) bool { return p.Name == change.Value })
 		if i < 0 {
 			names := cluster.Each(in.Profiles, func(p *recommend.Profile) string { return p.Name })
@@ -252,6 +254,14 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 			return out
 		}
 		profile = in.Profiles[i]
+	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
+		a.Policies = in.policies(change)
+	case IfHPA:
+		a.PreserveScalePoint = change.Value == scalePointValue
+		if change.Value == ignoreValue {
+			a.Horizontal = nil
+		}
+	case IfDecide, IfWithout:
 	}
 	histories := make([]*usage.ContainerHistory, len(in.Histories))
 	for i, h := range in.Histories {
@@ -268,23 +278,8 @@ func (in *Sizing) alternative(change If, res cluster.Resource) *alternative {
 		}
 		out.known[h.Container()] = known
 	}
-	out.sizes = in.sized(profile, histories, in.autoscaler(change))
+	out.sizes = in.sized(profile, histories, &a)
 	return out
-}
-
-func (in *Sizing) autoscaler(change If) *cluster.Autoscaler {
-	a := *in.Autoscaler
-	switch change.Key {
-	case IfMinAllowed, IfMaxAllowed, IfControlledValues:
-		a.Policies = in.policies(change)
-	case IfHPA:
-		a.PreserveScalePoint = change.Value == scalePointValue
-		if change.Value == ignoreValue {
-			a.Horizontal = nil
-		}
-	case IfProfile, IfDecide, IfWithout:
-	}
-	return &a
 }
 
 // counterfactual returns the size of one resource of a container in an alternative.
