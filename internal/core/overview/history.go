@@ -73,7 +73,11 @@ func PeaksOf(p *hourly.Peaks, days int) []Peak {
 }
 
 // A Bucket is a range of usage and the share of the samples in it, weighted by age as in the histogram.
-type Bucket struct{ From, To, Share float64 }
+type Bucket struct {
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Share float64 `json:"share"`
+}
 
 // maxBuckets is the number of buckets that a histogram is shown with.
 const maxBuckets = 24

@@ -148,12 +148,13 @@ type sizeCount struct {
 
 // A Resize is a resize in place that the kubelet has not carried out.
 type Resize struct {
-	Pod      cluster.Key
-	Workload cluster.Workload
-	Node     string
-	State    string
-	Since    time.Time
-	Message  string
+	Namespace string           `json:"namespace"`
+	Pod       string           `json:"pod"`
+	Node      string           `json:"node"`
+	State     string           `json:"state"`
+	Since     time.Time        `json:"since,omitzero"`
+	Message   string           `json:"message"`
+	Workload  cluster.Workload `json:"-"`
 }
 
 // Of returns the overview of a cluster.
@@ -181,7 +182,7 @@ func Of(w *World) *Overview {
 		row := cluster.Memo(&rows, key, func() *Row { return w.rowOf(key, a) })
 		row.add(w, p, a, used)
 		if p.IsResizing() {
-			o.Resizes = append(o.Resizes, &Resize{p.Key, key, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message})
+			o.Resizes = append(o.Resizes, &Resize{p.Namespace, p.Name, p.Node, resizeStates[p.Resize.State], p.Resize.Since, p.Resize.Message, key})
 		}
 	}
 	o.Rows = slices.SortedFunc(maps.Values(rows), func(a, b *Row) int { return a.Workload.Compare(b.Workload) })
@@ -197,7 +198,9 @@ func Of(w *World) *Overview {
 		}
 	}
 	review.RankWaste(containers)
-	slices.SortFunc(o.Resizes, func(a, b *Resize) int { return cmp.Or(a.Since.Compare(b.Since), a.Pod.Compare(b.Pod)) })
+	slices.SortFunc(o.Resizes, func(a, b *Resize) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
+	})
 	o.Pools, _ = capacity.Measure(&capacity.World{
 		Nodes: w.Nodes, Snapshot: w.Snapshot, Selectors: w.Selectors, Tolerations: w.Tolerations, Used: capacity.UsageByPod(w.Samples, w.Now),
 		Rules: w.Rules, Allocatable: !w.WholeNodes,
@@ -303,7 +306,7 @@ func (o *Overview) Visible(v *Viewer) *Overview {
 			out.Pods += row.Pods
 		}
 	}
-	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r *Resize) bool { return !v.Sees(r.Pod.Namespace) })
+	out.Resizes = slices.DeleteFunc(slices.Clone(o.Resizes), func(r *Resize) bool { return !v.Sees(r.Namespace) })
 	return out
 }
 

@@ -20,31 +20,25 @@ import (
 
 // chartData is what the script draws. Amounts are in the unit, times in Unix seconds. An amount that is not set is absent.
 type chartData struct {
-	Unit    string     `json:"unit"`
-	Times   []int64    `json:"times,omitempty"`
-	Peaks   []*float64 `json:"peaks,omitempty"`    // null: no samples in this hour
-	Steps   []step     `json:"requests,omitempty"` // how the request changed, as far as it is known
-	Request *float64   `json:"request,omitempty"`  // now
-	Target  *float64   `json:"target,omitempty"`
-	Lower   *float64   `json:"lower,omitempty"`
-	Upper   *float64   `json:"upper,omitempty"`
-	Limit   *float64   `json:"limit,omitempty"`
-	Kills   []int64    `json:"kills,omitempty"`
-	Changes []int64    `json:"changes,omitempty"`
-	Buckets []bucket   `json:"buckets,omitempty"`
-	Top     float64    `json:"top"` // upper end of the axis
+	Unit    string            `json:"unit"`
+	Times   []int64           `json:"times,omitempty"`
+	Peaks   []*float64        `json:"peaks,omitempty"`    // null: no samples in this hour
+	Steps   []step            `json:"requests,omitempty"` // how the request changed, as far as it is known
+	Request *float64          `json:"request,omitempty"`  // now
+	Target  *float64          `json:"target,omitempty"`
+	Lower   *float64          `json:"lower,omitempty"`
+	Upper   *float64          `json:"upper,omitempty"`
+	Limit   *float64          `json:"limit,omitempty"`
+	Kills   []int64           `json:"kills,omitempty"`
+	Changes []int64           `json:"changes,omitempty"`
+	Buckets []overview.Bucket `json:"buckets,omitempty"`
+	Top     float64           `json:"top"` // upper end of the axis
 }
 
 // A step is a time from which on the request has a value.
 type step struct {
 	At    int64   `json:"at"`
 	Value float64 `json:"value"`
-}
-
-type bucket struct {
-	From  float64 `json:"from"`
-	To    float64 `json:"to"`
-	Share float64 `json:"share"`
 }
 
 // JSON returns the data for the attribute of the chart.
@@ -180,7 +174,7 @@ func (c *chartView) histogram(buckets []overview.Bucket, scale float64, stored *
 	c.Kind = "histogram"
 	c.Head = []string{"From, " + c.Data.Unit, "To, " + c.Data.Unit, "Share"}
 	for _, b := range buckets {
-		c.Data.Buckets = append(c.Data.Buckets, bucket{rounded(b.From / scale), rounded(b.To / scale), rounded(b.Share)})
+		c.Data.Buckets = append(c.Data.Buckets, overview.Bucket{From: rounded(b.From / scale), To: rounded(b.To / scale), Share: rounded(b.Share)})
 		c.Table = append(c.Table, []string{wording.Number(b.From / scale), wording.Number(b.To / scale), fmt.Sprintf("%.1f %%", b.Share*100)})
 	}
 	c.Note = "The profile stores a histogram and no times: the checkpoint shows how often which usage occurred, with less weight for old samples."

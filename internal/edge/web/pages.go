@@ -251,11 +251,11 @@ func (v workloadsView) Number(step int) string {
 }
 
 type nodesView struct {
-	At      time.Time    `json:"at"`
-	Visible bool         `json:"-"`
-	Pools   []poolView   `json:"pools"`
-	Plan    *planView    `json:"capacityPlan,omitempty"`
-	Resizes []resizeView `json:"resizes"`
+	At      time.Time          `json:"at"`
+	Visible bool               `json:"-"`
+	Pools   []poolView         `json:"pools"`
+	Plan    *planView          `json:"capacityPlan,omitempty"`
+	Resizes []*overview.Resize `json:"resizes"`
 }
 
 type poolView struct {
@@ -267,24 +267,9 @@ type poolView struct {
 	OnNode  string    `json:"onNode,omitempty"`
 }
 
-type resizeView struct {
-	Namespace string    `json:"namespace"`
-	Pod       string    `json:"pod"`
-	Node      string    `json:"node"`
-	State     string    `json:"state"`
-	Since     time.Time `json:"since,omitzero"`
-	Message   string    `json:"message"`
-	Path      string    `json:"-"` // of the page of the workload
-}
-
-func resizeViewOf(x *overview.Resize) resizeView {
-	w := x.Workload
-	return resizeView{x.Pod.Namespace, x.Pod.Name, x.Node, x.State, x.Since, x.Message, workloadPath(w.Namespace, w.Kind, w.Name, w.Group)}
-}
-
 func (h *handler) nodes(s *State, v *overview.Viewer, _ query) any {
 	o := s.Overview.Visible(v)
-	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools))}
+	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []*overview.Resize{}}
 	for i := range o.Pools {
 		p := &o.Pools[i]
 		largest := p.Fit[1] // the most memory
@@ -297,7 +282,7 @@ func (h *handler) nodes(s *State, v *overview.Viewer, _ query) any {
 	if v.All {
 		view.Plan = planViewOf(s)
 	}
-	view.Resizes = cluster.Each(o.Resizes[:min(len(o.Resizes), activityRows)], func(x **overview.Resize) resizeView { return resizeViewOf(*x) })
+	view.Resizes = append(view.Resizes, o.Resizes[:min(len(o.Resizes), activityRows)]...)
 	return view
 }
 

@@ -35,6 +35,7 @@ var functions = template.FuncMap{
 	"day":     func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04") },
 	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"item":    func(root, path, id, text, section string) item { return item{root, path, id, text, section} },
+	"path":    workloadPath,
 	"cut":     cut,
 	"list":    func(values ...any) []any { return values },
 }

@@ -133,15 +133,17 @@ func (s *State) viewsOf(rows []*overview.Row) []workloadView {
 }
 
 // Path returns the path of the page of the workload, relative to the root of the page.
-func (v workloadView) Path() string { return workloadPath(v.Namespace, v.Kind, v.Name, v.Group) }
+func (v workloadView) Path() string {
+	return workloadPath(cluster.Workload{Namespace: v.Namespace, Kind: v.Kind, Name: v.Name, Group: v.Group})
+}
 
 // plainGroups are the API groups whose kinds need no group in the address.
 var plainGroups = map[string]bool{"": true, "apps": true, "batch": true}
 
-func workloadPath(namespace, kind, name, group string) string {
-	p := "workloads/" + url.PathEscape(namespace) + "/" + url.PathEscape(kind) + "/" + url.PathEscape(name)
-	if !plainGroups[group] {
-		p += "?" + url.Values{"group": {group}}.Encode()
+func workloadPath(w cluster.Workload) string {
+	p := "workloads/" + url.PathEscape(w.Namespace) + "/" + url.PathEscape(w.Kind) + "/" + url.PathEscape(w.Name)
+	if !plainGroups[w.Group] {
+		p += "?" + url.Values{"group": {w.Group}}.Encode()
 	}
 	return p
 }
@@ -254,7 +256,7 @@ func entryViews(entries []overview.Entry, most int) []entryView {
 		}
 		if w := e.Workload; !w.IsZero() {
 			v.Workload = w.Kind + "/" + w.Name
-			v.Path = workloadPath(w.Namespace, w.Kind, w.Name, w.Group)
+			v.Path = workloadPath(w)
 		}
 		return v
 	})

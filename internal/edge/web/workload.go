@@ -24,19 +24,19 @@ import (
 
 type workloadPage struct {
 	workloadView
-	At          time.Time       `json:"at"`
-	Charts      []chartView     `json:"charts"`
-	Activity    []entryView     `json:"activity"`
-	Resizes     []resizeView    `json:"resizes"`
-	Commands    []command       `json:"commands"`
-	Patch       string          `json:"patch,omitempty"`
-	Explanation Explanation     `json:"-"`
-	Explained   json.RawMessage `json:"explanation,omitempty"` // as "podfit explain -o json" prints it
-	Unexplained string          `json:"explanationProblem,omitempty"`
-	Profiles    []choiceView    `json:"profiles"`
-	Unknown     []unknownView   `json:"profilesNotKnown"`
-	Trouble     string          `json:"historyProblem,omitempty"` // why the stored usage could not be read
-	Unrecorded  string          `json:"prometheusProblem,omitempty"`
+	At          time.Time          `json:"at"`
+	Charts      []chartView        `json:"charts"`
+	Activity    []entryView        `json:"activity"`
+	Resizes     []*overview.Resize `json:"resizes"`
+	Commands    []command          `json:"commands"`
+	Patch       string             `json:"patch,omitempty"`
+	Explanation Explanation        `json:"-"`
+	Explained   json.RawMessage    `json:"explanation,omitempty"` // as "podfit explain -o json" prints it
+	Unexplained string             `json:"explanationProblem,omitempty"`
+	Profiles    []choiceView       `json:"profiles"`
+	Unknown     []unknownView      `json:"profilesNotKnown"`
+	Trouble     string             `json:"historyProblem,omitempty"` // why the stored usage could not be read
+	Unrecorded  string             `json:"prometheusProblem,omitempty"`
 
 	CanExplain bool `json:"-"` // the page has a link to the explanation if it takes too long to be on the page
 }
@@ -161,7 +161,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		h.fail(w, r, http.StatusNotFound, "There is no such workload, or you may not see its namespace.")
 		return
 	}
-	view := workloadPage{workloadView: s.viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []resizeView{}}
+	view := workloadPage{workloadView: s.viewOf(row), At: s.Overview.At, Commands: commandsOf(row), Patch: patchOf(row), Resizes: []*overview.Resize{}}
 	var history overview.History
 	var err error
 	title := name + " in " + namespace
@@ -188,7 +188,7 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 	view.Activity = entryViews(own, 20)
 	for _, x := range s.Overview.Resizes {
 		if x.Workload == row.Workload {
-			view.Resizes = append(view.Resizes, resizeViewOf(x))
+			view.Resizes = append(view.Resizes, x)
 		}
 	}
 	view.Profiles, view.Unknown = choicesOf(history.Profiles)
