@@ -198,8 +198,7 @@ func (c *Config) failures(p *capacity.Plan) []string {
 	today := capacity.DayOf(p.Now)
 	var out []string
 	for i := range p.Pools {
-		for k := range p.Pools[i].Resources {
-			r := &p.Pools[i].Resources[k]
+		for _, r := range p.Pools[i].Resources {
 			above := slices.ContainsFunc(r.Outlook.Crossings, func(x capacity.Crossing) bool { return x.State == capacity.Above })
 			for _, x := range []struct {
 				name  string

@@ -29,8 +29,7 @@ func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clie
 	if s.selected != nil { // a selector selects pods, so it selects no workload without pods
 		return
 	}
-	for i := range all {
-		t := &all[i]
+	for _, t := range all {
 		if t.Workload.Kind == "CronJob" && !t.Suspended && s.byKey[t.Workload] == nil && c.includes(t.Workload) {
 			w := s.add(t.Workload)
 			for k := range t.Containers {
@@ -45,10 +44,9 @@ func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clie
 // noteIdle adds notes about workloads that the report omits because they have no live pods.
 func (s *scene) noteIdle(c *Config, all []kube.Template) {
 	byCause := map[string][]string{}
-	for i := range all {
-		t := &all[i]
+	for _, t := range all {
 		if s.byKey[t.Workload] == nil && c.includes(t.Workload) {
-			cause := idle(t)
+			cause := idle(&t)
 			byCause[cause] = append(byCause[cause], report.ShortName(t.Workload))
 		}
 	}

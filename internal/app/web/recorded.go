@@ -117,8 +117,7 @@ func filled(oldest, newest time.Time, stored, recorded []overview.Peak) ([]overv
 
 // peaksOf returns the peaks of a container. Stored peaks have no hours without any usage, so these have none either.
 func peaksOf(hours []survey.Hour, container string, res cluster.Resource) (out []overview.Peak) {
-	for i := range hours {
-		h := &hours[i]
+	for _, h := range hours {
 		if value := cluster.Pick(res, h.CPU, h.Memory); h.Container == container && value > 0 {
 			out = append(out, overview.Peak{At: h.End.Add(-time.Hour), Value: value})
 		}

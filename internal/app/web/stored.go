@@ -198,8 +198,7 @@ func (s *source) compare(ctx context.Context, row *overview.Row, from checkpoint
 func sizesOf(in *rationale.Sizing) []overview.ProfileSize {
 	var out []overview.ProfileSize
 	add := func(name string, own bool, sizes []rationale.Counterfactual) {
-		for i := range sizes {
-			c := &sizes[i]
+		for _, c := range sizes {
 			s := cluster.FindOrAdd(&out, func(s *overview.ProfileSize) bool { return s.Container == c.Container && s.Profile == name },
 				overview.ProfileSize{Container: c.Container, Profile: name, Own: own, Killed: rationale.Unknown.String()})
 			if c.Known && c.Target > 0 {

@@ -58,8 +58,7 @@ func sumsOf(hours []NodeHour, poolOf map[string]string, pools map[string]bool) (
 	const mostUnknown = 0.05 // the share of requests on nodes whose pool is not known above which a day is left out
 	sums = map[string]Record{}
 	var total, unknown cluster.Resources
-	for i := range hours {
-		h := &hours[i]
+	for _, h := range hours {
 		total = total.Add(h.Requested)
 		name, known := poolOf[h.Node]
 		if !known && len(pools) == 1 {

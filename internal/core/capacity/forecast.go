@@ -186,8 +186,7 @@ func firstAt(line []float64, limit float64, today Day) Day {
 // order sets the order-by date: the first day on which the pool may be full, minus the lead time, minus 3 days.
 func (o *Outlook) order(leadTime int, today Day) {
 	const orderMargin = 3 // the time between the order-by date and the latest day for an order, in days: time to decide and to install
-	for i := range o.Crossings {
-		c := &o.Crossings[i]
+	for _, c := range o.Crossings {
 		if c.Threshold < 1 {
 			continue
 		}

@@ -187,13 +187,12 @@ func (h *History) change(changes []Change) {
 	for i := range h.Changes {
 		index[keyOf(&h.Changes[i])] = i
 	}
-	for i := range changes {
-		c := &changes[i]
-		key := keyOf(c)
+	for _, c := range changes {
+		key := keyOf(&c)
 		at, known := index[key]
 		if !known {
 			index[key] = len(h.Changes)
-			h.Changes = append(h.Changes, *c)
+			h.Changes = append(h.Changes, c)
 			continue
 		}
 		o := &h.Changes[at]
@@ -247,8 +246,7 @@ func (h *History) Last(today Day) Day {
 // Points returns the values of a resource for a forecast.
 func (h *History) Points(res cluster.Resource) []Point {
 	var out []Point
-	for i := range h.Days {
-		r := &h.Days[i]
+	for _, r := range h.Days {
 		if v, ok := r.Requested.Get(res); ok {
 			out = append(out, Point{r.Day, float64(v), float64(r.Capacity.Amount(res))})
 		}
@@ -260,8 +258,7 @@ func (h *History) Points(res cluster.Resource) []Point {
 // the requests of the pool by at least 2 % of its capacity.
 func (h *History) Steps(res cluster.Resource, capacity int64) []Step {
 	sums := map[Day]float64{}
-	for i := range h.Changes {
-		c := &h.Changes[i]
+	for _, c := range h.Changes {
 		v := float64(c.Amount.Amount(res))
 		if c.Cause != Scaled && math.Abs(v) >= stepShare*float64(capacity) {
 			sums[c.Day] += v

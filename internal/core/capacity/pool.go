@@ -31,8 +31,7 @@ type Rules struct {
 }
 
 func (r *Rules) poolOf(n *cluster.Node) string {
-	for i := range r.Pools {
-		rule := &r.Pools[i]
+	for _, rule := range r.Pools {
 		if len(rule.Labels) > 0 && n.Matches(cluster.NodeSelector{Labels: rule.Labels}) {
 			return rule.Pool
 		}

@@ -63,8 +63,7 @@ func Unrequested(pods []*cluster.Pod, now time.Time) Groups {
 // WithoutRequest returns the finding for containers without a CPU request.
 func WithoutRequest(missing Groups, s *Situation) Finding {
 	var out []opinion
-	for i := range missing {
-		g := &missing[i]
+	for _, g := range missing {
 		reason, rank := NotApplied, 0
 		if !s.Autoscaler.Policy(g.Container).Controls().Has(cluster.CPU) {
 			reason, rank = NotControlled, 1
@@ -101,8 +100,7 @@ func Misread(pods []*cluster.Pod) Groups {
 // AllCores returns the finding for containers that Misread returns. guarded is true if podfit keeps requests out of these ranges.
 func AllCores(misread Groups, guarded bool) Finding {
 	var out []opinion
-	for i := range misread {
-		g := &misread[i]
+	for _, g := range misread {
 		band, _ := runtimeguard.Band(g.Request)
 		remedy := fmt.Sprintf("Set -XX:ActiveProcessorCount (for example in JAVA_TOOL_OPTIONS), or a request below %dm or above %dm, "+
 			"or the annotation podfit.dev/runtime-guards: cpu on this VPA.", band.From, band.To)

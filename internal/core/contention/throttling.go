@@ -103,11 +103,10 @@ func Throttled(measured []Throttling, pods []*cluster.Pod, kernels map[string]st
 	var out []opinion
 	for rank, groups := range found {
 		reason := throttlingReasons[rank]
-		for i := range groups {
-			g := &groups[i]
+		for _, g := range groups {
 			p := byName[g.First]
 			t := example[g.Container+"/"+string(reason)]
-			out = append(out, opinion{Finding{reason, t.describe(g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank, 0})
+			out = append(out, opinion{Finding{reason, t.describe(&g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank, 0})
 		}
 	}
 	return join(out)

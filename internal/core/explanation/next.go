@@ -25,11 +25,10 @@ func next(in *Input) []Step {
 		return []Step{{Pods: pods, Act: decision.Leave, Code: r.Code.String(), Reason: r.String(), Gates: []gate.Gate{{Name: gate.Mode, Blocked: true, Reason: r}}}}
 	}
 	var out []Step
-	for i := range in.Decisions {
-		d := &in.Decisions[i]
+	for _, d := range in.Decisions {
 		s := Step{
-			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: notBefore(d),
-			Fallback: fallback(in, d), Gates: in.Gates[d.Pod.UID],
+			Act: d.Do, Code: d.Reason.Code.String(), Reason: d.Reason.String(), NotBefore: notBefore(&d),
+			Fallback: fallback(in, &d), Gates: in.Gates[d.Pod.UID],
 		}
 		if d.Do != decision.Leave {
 			s.By = in.Now.Add(in.Interval)

@@ -140,8 +140,7 @@ func kills(in *Input) []string {
 	}
 	var found map[string]*of
 	for _, p := range in.Pods {
-		for i := range p.Containers {
-			c := &p.Containers[i]
+		for _, c := range p.Containers {
 			if !in.shows(c.Name) || c.Exit == nil || !c.Exit.OOM || in.Now.Sub(c.Exit.Finished) > recently {
 				continue
 			}
@@ -251,8 +250,7 @@ func resizes(in *Input) []string {
 // progress describes how many pods have the recommended size.
 func progress(in *Input) []string {
 	total, sized, kept := 0, 0, 0
-	for i := range in.Decisions {
-		d := &in.Decisions[i]
+	for _, d := range in.Decisions {
 		if len(d.With) == 0 {
 			continue
 		}
@@ -289,8 +287,7 @@ func sizes(in *Input) []string {
 		return nil
 	}
 	var out []string
-	for j := range d.With {
-		f := &d.With[j]
+	for _, f := range d.With {
 		if f.Inserted || !in.shows(f.Container) {
 			continue
 		}

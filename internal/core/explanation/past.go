@@ -132,8 +132,7 @@ func grouped(events []Event) []*group {
 // attempts returns the last attempts of the updater on the pods until a time.
 func attempts(state *ledger.State, until time.Time) []record {
 	var out []record
-	for i := range state.Pods {
-		p := &state.Pods[i]
+	for _, p := range state.Pods {
 		if p.At.IsZero() || p.At.After(until) {
 			continue
 		}

@@ -162,8 +162,7 @@ func pendingResize(in *Input) (Situation, bool) {
 
 // fullNode recognizes pods whose resize waits for room on their node.
 func fullNode(in *Input) (Situation, bool) {
-	for i := range in.Decisions {
-		d := &in.Decisions[i]
+	for _, d := range in.Decisions {
 		waits := d.Reason.Code == decision.AwaitingRoom || d.Reason.Code == decision.ResizeWaiting || d.Pod.IsDeferred()
 		if d.Do != decision.Leave || !waits || d.Pod.Node == "" {
 			continue
@@ -271,8 +270,7 @@ func horizontalScale(in *Input) (Situation, bool) {
 		return Situation{}, false
 	}
 	for _, p := range in.Pods {
-		for i := range p.Containers {
-			c := &p.Containers[i]
+		for _, c := range p.Containers {
 			for _, res := range cluster.All {
 				scaled, n := a.ScaledBy(c.Name, res)
 				if n == 0 || !c.IsSized() || !a.Policy(c.Name).Controls().Has(res) || !in.shows(c.Name) {
@@ -345,8 +343,7 @@ func (in *Input) processorAdvice(container string, r *cluster.Runtime) Advice {
 func smallCPULimit(in *Input) (Situation, bool) {
 	const smallLimit = 200 // the CPU limit from which on throttling does not hide the need of most programs, in millicores
 	for _, p := range in.Pods {
-		for i := range p.Containers {
-			c := &p.Containers[i]
+		for _, c := range p.Containers {
 			_, limits := c.Running()
 			limit, limited := limits.Get(cluster.CPU)
 			if !limited || limit == 0 || !c.IsSized() || !in.shows(c.Name) {
@@ -485,8 +482,7 @@ func shortRuns(in *Input) (Situation, bool) {
 	ended, brief := map[string]int{}, map[string]int{}
 	for _, p := range in.Pods {
 		lasts := p.Serves() && in.Now.Sub(p.ReadySince) >= briefly
-		for i := range p.Containers {
-			c := &p.Containers[i]
+		for _, c := range p.Containers {
 			if !c.IsSized() || c.Exit == nil || c.Exit.Started.IsZero() || c.Exit.Finished.Before(c.Exit.Started) || !in.shows(c.Name) {
 				continue
 			}

@@ -114,10 +114,9 @@ func (f *Facts) job(name string) Part {
 		return f.loop(f.Loops[at])
 	}
 	var held *Lease
-	for i := range f.Leases {
-		l := &f.Leases[i]
+	for _, l := range f.Leases {
 		if l.Found && slices.Contains(leaseNames[name], l.Name) && (held == nil || l.Renewed.After(held.Renewed)) {
-			held = l
+			held = &l
 		}
 	}
 	switch {

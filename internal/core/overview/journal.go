@@ -131,8 +131,7 @@ func CountSince(entries []Entry, since time.Time) (c Counts) {
 	byAct := map[string]*int{
 		decision.Resize.String(): &c.Resized, decision.Evict.String(): &c.Evicted, decision.Delete.String(): &c.Deleted, decision.Surge.String(): &c.Surged,
 	}
-	for i := range entries {
-		e := &entries[i]
+	for _, e := range entries {
 		if e.At.Before(since) {
 			continue
 		}

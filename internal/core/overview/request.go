@@ -28,8 +28,7 @@ const maxSteps = 200
 func RequestSteps(pods []*cluster.Pod, record *ledger.State) []RequestStep {
 	var all []*RequestStep
 	resized := make(map[string]bool)
-	for i := range record.Pods {
-		p := &record.Pods[i]
+	for _, p := range record.Pods {
 		if p.Failed != nil || p.Do != decision.Resize {
 			continue
 		}

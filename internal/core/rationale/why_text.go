@@ -47,15 +47,14 @@ func (w *Why) Title() string {
 // bounds.
 func (w *Why) Lines() []Line {
 	var out []Line
-	for i := range w.Steps {
-		step := &w.Steps[i]
-		if !w.shows(step) {
+	for _, step := range w.Steps {
+		if !w.shows(&step) {
 			continue
 		}
 		text, ok := stepTexts[step.Name]
-		line := Line{Figure: figure(step, w.Resource), What: string(step.Name)}
+		line := Line{Figure: figure(&step, w.Resource), What: string(step.Name)}
 		if ok {
-			line.What, line.Note = text(step, w.Resource)
+			line.What, line.Note = text(&step, w.Resource)
 		}
 		out = append(out, line)
 	}

@@ -58,15 +58,14 @@ func (r *Report) group(by string, of func(*Row, *Place) string) *Groups {
 	}
 	var totals map[string]*total
 	for _, row := range r.Rows {
-		for k := range row.Places {
-			place := &row.Places[k]
-			name := of(row, place)
+		for _, place := range row.Places {
+			name := of(row, &place)
 			t := cluster.Memo(&totals, name, func() *total {
 				return &total{Group: Group{Name: name}, workloads: map[cluster.Workload]bool{}, pods: map[cluster.Key]bool{}}
 			})
 			t.workloads[row.Workload] = t.workloads[row.Workload] || row.Risk >= SeverityMedium
 			t.pods[cluster.Key{Namespace: row.Workload.Namespace, Name: place.Pod}] = true
-			freed := row.freedOf(place)
+			freed := row.freedOf(&place)
 			t.Freed = t.Freed.Add(freed)
 			t.Weight += r.Prices.At(place.Node).Of(freed)
 		}

@@ -108,8 +108,7 @@ func (r *Row) Record(now time.Time, prices *Prices) Record {
 	if r.Template != nil {
 		out.Template = &TemplateRecord{r.TemplateDiffers(), QuantitiesOf(r.Template.Requests), QuantitiesOf(r.Template.Limits)}
 	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	for _, f := range r.Findings {
 		x := FindingRecord{Reason: f.Kind.String(), Severity: f.Severity.String(), Resource: f.Resource.String(), Text: f.Text(now), Count: f.Count}
 		if f.Share > 0 {
 			x.Share = new(rounded(f.Share, 3))

@@ -108,8 +108,7 @@ func WriteTimeline(w io.Writer, c *replay.Comparison) error {
 	out := csv.NewWriter(w)
 	out.Write([]string{"time", "namespace", "kind", "name", "container", "recommender", "resource", "request"})
 	for i, recommender := range c.Recommenders {
-		for k := range c.Workloads {
-			workload := &c.Workloads[k]
+		for _, workload := range c.Workloads {
 			for container, name := range workload.Containers {
 				for _, res := range cluster.All {
 					for _, change := range replay.ChangesOf(workload.Changes[i], container, res) {

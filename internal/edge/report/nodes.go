@@ -91,8 +91,7 @@ func nodeColumns(r *packing.Report) []column {
 func nodeFrontier(r *packing.Report) template.HTML {
 	var names []string
 	var points []chart.Point
-	for i := range r.Results {
-		x := &r.Results[i]
+	for _, x := range r.Results {
 		if x.Short == nil {
 			return ""
 		}
@@ -113,8 +112,7 @@ func percentOrNone(v *float64) string {
 func culprits(r *packing.Report) []string {
 	const mostCulprits = 3 // how many workloads are named for each recommender
 	var out []string
-	for i := range r.Results {
-		x := &r.Results[i]
+	for _, x := range r.Results {
 		names := cluster.Each(x.Culprits[:min(len(x.Culprits), mostCulprits)], func(c *packing.Culprit) string {
 			worst := slices.MaxFunc(c.Short, func(a, b packing.ShortNode) int { return cmp.Compare(a.Used, b.Used) })
 			return fmt.Sprintf("%s (%s, the worst: node %d on %s)", c.Workload, wording.Count(c.NodeDays, "node-day"), worst.Node, worst.Day)

@@ -138,8 +138,7 @@ func requests(changes []replay.Change, container int, res cluster.Resource, last
 func usageRanges(w *replay.WorkloadResult, container int, res cluster.Resource, first, last int64) (low, high []float64, top float64) {
 	low = slices.Repeat([]float64{math.Inf(1)}, chartColumns)
 	high = make([]float64, chartColumns)
-	for i := range w.Samples {
-		s := &w.Samples[i]
+	for _, s := range w.Samples {
 		if int(s.Container) != container || !s.Has.Has(res) {
 			continue
 		}

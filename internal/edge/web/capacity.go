@@ -46,8 +46,7 @@ func planViewOf(s *State) *planView {
 	if s.Plan.Updated != nil {
 		v.Updated = s.Plan.Updated.Time
 	}
-	for i := range s.Plan.Pools {
-		p := &s.Plan.Pools[i]
+	for _, p := range s.Plan.Pools {
 		v.Rows = append(v.Rows, planLineOf(p.Name, "CPU", &p.CPU), planLineOf(p.Name, "Memory", &p.Memory))
 	}
 	return v

@@ -270,8 +270,7 @@ type poolView struct {
 func (h *handler) nodes(s *State, v *overview.Viewer, _ query) any {
 	o := s.Overview.Visible(v)
 	view := nodesView{At: o.At, Visible: v.All, Pools: make([]poolView, 0, len(o.Pools)), Resizes: []*overview.Resize{}}
-	for i := range o.Pools {
-		p := &o.Pools[i]
+	for _, p := range o.Pools {
 		largest := p.Fit[1] // the most memory
 		totals := overview.Totals{Requested: p.Requested, Used: p.Used, Capacity: p.Capacity}
 		view.Pools = append(view.Pools, poolView{

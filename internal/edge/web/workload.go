@@ -113,8 +113,7 @@ type unknownView struct {
 func choicesOf(sizes []overview.ProfileSize) (known []choiceView, unknown []unknownView) {
 	unknown = []unknownView{}
 	known = []choiceView{}
-	for i := range sizes {
-		s := &sizes[i]
+	for _, s := range sizes {
 		if s.Own || !s.Target.Has.Empty() {
 			known = append(known, choiceView{
 				Container: s.Container, Profile: s.Profile, Own: s.Own, Target: amounts{s.Target}, Above: s.DaysAbove, Days: s.Days, Killed: s.Killed, Reason: s.Reason,

@@ -239,9 +239,8 @@ func shown(r *Report) *page.Document {
 			d.Sections = append(d.Sections, page.Section{Title: title(res), Table: tableOf(r, i)})
 		}
 	}
-	for i := range r.Pools {
-		p := &r.Pools[i]
-		s := page.Section{Title: terminal.Plain(p.Name), Text: details(p, r.Now)}
+	for _, p := range r.Pools {
+		s := page.Section{Title: terminal.Plain(p.Name), Text: details(&p, r.Now)}
 		for k := range p.Resources {
 			s.Charts = append(s.Charts, charts(&p.Resources[k])...)
 		}
@@ -302,8 +301,7 @@ func fragmentSections(r *Report) []page.Section {
 	nodes := &page.Table{Columns: columns("POOL", "NODE", "PODS", "REQUESTED", "CLUSTER AUTOSCALER"), Hanging: 2}
 	nodes.Columns[4].Below = true
 	moves := page.Section{Title: "Moves, one after the other; each line is a separate plan"}
-	for i := range r.Fragments {
-		p := &r.Fragments[i]
+	for _, p := range r.Fragments {
 		cells := []string{terminal.Plain(p.Name), amount(p.Free), amount(p.Stranded)}
 		if p.Counted < len(p.Nodes) {
 			cells[1] += fmt.Sprintf(" on %d of %s", p.Counted, wording.Count(len(p.Nodes), "node"))
@@ -326,8 +324,7 @@ func fragmentSections(r *Report) []page.Section {
 		}
 		pools.Columns = pools.Columns[:len(cells)]
 		pools.Rows = append(pools.Rows, page.Row{Cells: cells})
-		for k := range p.Nodes {
-			n := &p.Nodes[k]
+		for _, n := range p.Nodes {
 			text := "could remove it"
 			if len(n.Holds) > 0 {
 				text = terminal.Plain("keeps it: " + strings.Join(cluster.Each(n.Holds, held), "; "))

@@ -44,8 +44,7 @@ func Sections(e *explanation.Explanation) []page.Section {
 		{Title: "Now", List: e.Now}, {Title: "History", List: e.History}, {Title: "Runs", List: runLines(e, maxRuns)}, {Title: "Changes of the recommendation", List: changeLines(e)}, next,
 		{Title: "You", Parts: cluster.Each(e.You, adviceOf)}, {Title: "Heap", Parts: cluster.Each(heapParts(e), adviceOf)},
 	}
-	for i := range e.Why {
-		w := &e.Why[i]
+	for _, w := range e.Why {
 		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}}
 		for _, line := range w.Lines() {
 			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})

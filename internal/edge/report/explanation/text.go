@@ -88,8 +88,7 @@ func (t *text) history(e *explanation.Explanation, all bool) {
 func runLines(e *explanation.Explanation, most int) []string {
 	var out []string
 	shown := map[string]int{}
-	for i := range e.Runs {
-		r := &e.Runs[i]
+	for _, r := range e.Runs {
 		if shown[r.Container]++; shown[r.Container] > most {
 			continue
 		}
@@ -235,8 +234,7 @@ func plain(s string) string { return terminal.Plain(wording.OneLine(s)) }
 const figures = 10
 
 func (t *text) why(e *explanation.Explanation) {
-	for i := range e.Why {
-		w := &e.Why[i]
+	for _, w := range e.Why {
 		title := "WHY " + w.Title()
 		if several(e) {
 			title += ", container " + w.Container
@@ -316,8 +314,7 @@ type group struct {
 func counterfactuals(e *explanation.Explanation) []group {
 	var out []group
 	hasAnswer := slices.ContainsFunc(e.WhatIf, func(c rationale.Counterfactual) bool { return c.Known })
-	for i := range e.WhatIf {
-		c := &e.WhatIf[i]
+	for _, c := range e.WhatIf {
 		name := c.Resource.String()
 		if several(e) {
 			name = c.Container + " " + name
@@ -325,7 +322,7 @@ func counterfactuals(e *explanation.Explanation) []group {
 		if !hasAnswer {
 			name = ""
 		}
-		cluster.FindOrAdd(&out, func(g *group) bool { return g.Name == name }, group{Name: name}).add(c)
+		cluster.FindOrAdd(&out, func(g *group) bool { return g.Name == name }, group{Name: name}).add(&c)
 	}
 	return out
 }

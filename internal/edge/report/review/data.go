@@ -206,8 +206,7 @@ func (c *content) groupTable() page.Section {
 	if c.Prices.Known() {
 		t.Columns = append(t.Columns, c.moneyColumn().Column)
 	}
-	for i := range c.options.Groups.All {
-		g := &c.options.Groups.All[i]
+	for _, g := range c.options.Groups.All {
 		cells := []string{
 			cmp.Or(plain(g.Name), "(none)"), strconv.Itoa(g.Workloads), strconv.Itoa(g.AtRisk), strconv.Itoa(g.Pods), wording.Total(cluster.CPU, g.Freed.CPU), wording.Total(cluster.Memory, g.Freed.Memory),
 		}
