@@ -217,7 +217,7 @@ func (d *chartData) steps(all []overview.RequestStep, container string, res clus
 // scale sets the upper end of the axis. A limit or upper bound far above everything else is left out, so that the rest is readable.
 func (d *chartData) scale() {
 	top := 0.0
-	for _, v := range d.Peaks {
+	for _, v := range slices.Concat(d.Peaks, []*float64{d.Request, d.Target}) {
 		if v != nil {
 			top = max(top, *v)
 		}
@@ -227,11 +227,6 @@ func (d *chartData) scale() {
 	}
 	for _, s := range d.Steps {
 		top = max(top, s.Value)
-	}
-	for _, v := range []*float64{d.Request, d.Target} {
-		if v != nil {
-			top = max(top, *v)
-		}
 	}
 	for _, v := range []*float64{d.Upper, d.Limit} {
 		if v != nil && *v <= 2.5*top {
