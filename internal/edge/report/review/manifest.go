@@ -6,6 +6,7 @@ package review
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -89,10 +90,7 @@ func (p *printer) patch() {
 	p.comments(leftOut)
 	for _, m := range all {
 		data, err := json.Marshal(m.patch.For(m.workload))
-		if err != nil {
-			p.err = err
-			return
-		}
+		p.err = errors.Join(p.err, err)
 		resource := strings.ToLower(m.workload.Kind)
 		fmt.Fprintf(&p.Text, "kubectl patch %s -n %s %s --type strategic -p %s\n", resource, m.workload.Namespace, m.workload.Name, wording.ShellWord(string(data)))
 	}
@@ -136,10 +134,7 @@ func (p *printer) kustomize() {
 		body["apiVersion"], body["kind"] = m.version, m.workload.Kind
 		body["metadata"] = map[string]any{"name": m.workload.Name, "namespace": m.workload.Namespace}
 		data, err := yaml.Marshal(body)
-		if err != nil {
-			p.err = err
-			return
-		}
+		p.err = errors.Join(p.err, err)
 		namespace := m.workload.Namespace
 		if onlyOne(m.workload, same) && namespace != defaultNamespace {
 			namespace = "(" + namespace + "|" + defaultNamespace + ")"
@@ -252,8 +247,6 @@ func (c *content) vpaNames() map[cluster.Workload]string {
 
 func (p *printer) writeYAML(value any) {
 	data, err := yaml.Marshal(value)
-	if err != nil {
-		p.err = err
-	}
+	p.err = errors.Join(p.err, err)
 	p.Text.Write(data)
 }
