@@ -24,11 +24,10 @@ type NodeHour struct {
 func Collect(hours []NodeHour, nodes []cluster.Node, rules *Rules) map[string][]Record {
 	names := rules.Assign(nodes)
 	poolOf := make(map[string]string, len(nodes))
-	pools := map[string]bool{}
 	for i := range nodes {
 		poolOf[nodes[i].Name] = names[i]
-		pools[names[i]] = true
 	}
+	pools := slices.Compact(slices.Sorted(slices.Values(names)))
 	hours = slices.Clone(hours)
 	slices.SortStableFunc(hours, func(a, b NodeHour) int { return a.At.Compare(b.At) })
 	out := map[string][]Record{}
@@ -54,7 +53,7 @@ func Collect(hours []NodeHour, nodes []cluster.Node, rules *Rules) map[string][]
 }
 
 // sumsOf returns the sums of one time by pool, and whether the pool of nearly all requests is known.
-func sumsOf(hours []NodeHour, poolOf map[string]string, pools map[string]bool) (sums map[string]Record, complete bool) {
+func sumsOf(hours []NodeHour, poolOf map[string]string, pools []string) (sums map[string]Record, complete bool) {
 	const mostUnknown = 0.05 // the share of requests on nodes whose pool is not known above which a day is left out
 	sums = map[string]Record{}
 	var total, unknown cluster.Resources
@@ -62,9 +61,7 @@ func sumsOf(hours []NodeHour, poolOf map[string]string, pools map[string]bool) (
 		total = total.Add(h.Requested)
 		name, known := poolOf[h.Node]
 		if !known && len(pools) == 1 {
-			for only := range pools {
-				name, known = only, true
-			}
+			name, known = pools[0], true
 		}
 		if !known {
 			unknown = unknown.Add(h.Requested)

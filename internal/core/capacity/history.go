@@ -270,22 +270,17 @@ func (h *History) Steps(res cluster.Resource, capacity int64) []Step {
 // Grown returns the growth of the last GrowthDays days, how much the daily maximum of a resource changed in them, and how many days these
 // are. days is 0 if there is no earlier day to compare with.
 func (h *History) Grown(res cluster.Resource, today Day) (g Growth, total int64, days int) {
-	var first, last *Record
-	for i := range h.Days {
-		r := &h.Days[i]
-		if r.Day <= today-GrowthDays || r.Day > today || !r.Requested.Has.Has(res) {
-			continue
-		}
-		if first == nil {
-			first = r
-		} else {
-			g = g.Add(r.Growth)
-		}
-		last = r
-	}
-	if first == nil || first == last {
+	known := slices.DeleteFunc(slices.Clone(h.Days), func(r Record) bool {
+		return r.Day <= today-GrowthDays || r.Day > today || !r.Requested.Has.Has(res)
+	})
+	if len(known) < 2 {
 		return Growth{}, 0, 0
 	}
+	for _, r := range known[1:] {
+		g = g.Add(r.Growth)
+	}
+	first := &known[0]
+	last := &known[len(known)-1]
 	return g, last.Requested.Amount(res) - first.Requested.Amount(res), int(last.Day - first.Day)
 }
 

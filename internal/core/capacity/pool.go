@@ -57,13 +57,10 @@ func (r *Rules) LeadTime(pool string, otherwise int) int {
 // Assign returns the pool of each node, with at most MostPools names.
 func (r *Rules) Assign(nodes []cluster.Node) []string {
 	out := make([]string, len(nodes))
-	var names []string
 	for i := range nodes {
 		out[i] = r.poolOf(&nodes[i])
-		if at, known := slices.BinarySearch(names, out[i]); !known {
-			names = slices.Insert(names, at, out[i])
-		}
 	}
+	names := slices.Compact(slices.Sorted(slices.Values(out)))
 	if len(names) <= MostPools {
 		return out
 	}
