@@ -197,15 +197,14 @@ func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 			if !u.lasting || request <= 0 || request > int64(u.request) && u.mean*1000 <= float64(request) {
 				continue // it ended, or the request was removed, or raised to the usage since the last slot
 			}
-			at := slices.IndexFunc(out, func(e Excess) bool { return e.Container == c.Name })
-			if at < 0 && len(out) == mostGroups {
-				continue
-			}
-			if at < 0 {
-				at = len(out)
+			e := cluster.Find(out, func(e *Excess) bool { return e.Container == c.Name })
+			if e == nil && len(out) < mostGroups {
 				out = append(out, Excess{Container: c.Name})
+				e = &out[len(out)-1]
 			}
-			out[at].add(p, u, requestOf(c))
+			if e != nil {
+				e.add(p, u, request)
+			}
 		}
 	}
 	for i := range out {

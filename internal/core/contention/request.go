@@ -62,17 +62,15 @@ func Unrequested(pods []*cluster.Pod, now time.Time) Groups {
 
 // WithoutRequest returns the finding for containers without a CPU request.
 func WithoutRequest(missing Groups, s *Situation) Finding {
-	var out []opinion
-	for _, g := range missing {
+	return join(cluster.Each(missing, func(g *Group) opinion {
 		reason, rank := NotApplied, 0
 		if !s.Autoscaler.Policy(g.Container).Controls().Has(cluster.CPU) {
 			reason, rank = NotControlled, 1
 		}
-		out = append(out, opinion{Finding{reason, fmt.Sprintf(
+		return opinion{Finding{reason, fmt.Sprintf(
 			"Container %s has had no CPU request for at least an hour in %s. The scheduler counts no CPU for it, so it takes CPU on which the requests of other pods rely. %s",
-			g.Container, where(g.Pods, g.First), s.notApplied(g.Container, 0))}, rank, 0})
-	}
-	return join(out)
+			g.Container, where(g.Pods, g.First), s.notApplied(g.Container, 0))}, rank, 0}
+	}))
 }
 
 // Misread returns the containers with a JVM whose running CPU request is in a range that a JVM may take for "no request was set". Those with
@@ -99,20 +97,18 @@ func Misread(pods []*cluster.Pod) Groups {
 
 // AllCores returns the finding for containers that Misread returns. guarded is true if podfit keeps requests out of these ranges.
 func AllCores(misread Groups, guarded bool) Finding {
-	var out []opinion
-	for _, g := range misread {
+	return join(cluster.Each(misread, func(g *Group) opinion {
 		band, _ := runtimeguard.Band(g.Request)
 		remedy := fmt.Sprintf("Set -XX:ActiveProcessorCount (for example in JAVA_TOOL_OPTIONS), or a request below %dm or above %dm, "+
 			"or the annotation podfit.dev/runtime-guards: cpu on this VPA.", band.From, band.To)
 		if guarded {
 			remedy = "The runtime guards of podfit change the request at the next update of the pod. To be independent of the request, set -XX:ActiveProcessorCount."
 		}
-		out = append(out, opinion{Finding{RequestInBand, fmt.Sprintf("Container %s runs a JVM with a CPU request of %dm and no CPU limit in %s. "+
+		return opinion{Finding{RequestInBand, fmt.Sprintf("Container %s runs a JVM with a CPU request of %dm and no CPU limit in %s. "+
 			"A JVM that reads CPU shares (OpenJDK before 11.0.17, 17.0.5 and 18.0.2, or with -XX:+UseContainerCpuShares) takes requests from %dm to %dm for no request, "+
 			"depending on the cgroup version of the node, and then uses all cores of the node. Newer ones do so whatever the request is. %s",
-			g.Container, g.Request, where(g.Pods, g.First), band.From, band.To, remedy)}, 0, 0})
-	}
-	return join(out)
+			g.Container, g.Request, where(g.Pods, g.First), band.From, band.To, remedy)}, 0, 0}
+	}))
 }
 
 // The ranks of the causes of UsageAboveRequest: that of the container with the highest one is the reason of the condition.
@@ -227,8 +223,7 @@ func Uses(nodes []cluster.Node, pods []*cluster.Pod, used map[cluster.Key]int64)
 		uses[p.Node] = use
 	}
 	out := make(map[string]NodeUse, len(nodes))
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if use := uses[n.Name]; measured[n.Name] {
 			use.allocatable = float64(n.Allocatable.Amount(cluster.CPU))
 			out[n.Name] = use
