@@ -208,9 +208,8 @@ func WhatIf(in *Sizing, changes []If) []Counterfactual {
 	now := WhyOf(in)
 	for _, change := range changes {
 		var byResource map[cluster.Resource]*alternative
-		for i := range now {
-			w := &now[i]
-			if !change.concerns(w) {
+		for _, w := range now {
+			if !change.concerns(&w) {
 				continue
 			}
 			res := cluster.Resource(0)
@@ -218,7 +217,7 @@ func WhatIf(in *Sizing, changes []If) []Counterfactual {
 				res = w.Resource
 			}
 			alternative := cluster.Memo(&byResource, res, func() *alternative { return in.alternative(change, res) })
-			out = append(out, in.counterfactual(change, w, alternative))
+			out = append(out, in.counterfactual(change, &w, alternative))
 		}
 	}
 	return out
