@@ -235,10 +235,7 @@ func newRoom(order []int, free []cluster.Resources) *room {
 	for width < len(order) {
 		width *= 2
 	}
-	t := &room{order: order, most: make([]cluster.Resources, 2*width), width: width}
-	for i := range t.most {
-		t.most[i] = cluster.Amounts(-1, -1)
-	}
+	t := &room{order: order, most: slices.Repeat([]cluster.Resources{cluster.Amounts(-1, -1)}, 2*width), width: width}
 	for i, node := range order {
 		t.most[width+i] = free[node]
 	}
