@@ -51,16 +51,15 @@ func WriteHTML(w io.Writer, c *replay.Comparison, o Options) error {
 	if c.Judged() && c.Prices.Given() {
 		d.Sections = append(d.Sections, page.Section{Title: "Total " + costTitle(c.Prices), Table: tableOf(recommenders(c), nil, []string{""}, func(i int) []string { return []string{fixed(2)(c.Total[i].Money)} })})
 	}
-	for k := range o.Nodes {
-		r := &o.Nodes[k]
-		columns := nodeColumns(r)
+	for _, r := range o.Nodes {
+		columns := nodeColumns(&r)
 		titles := cluster.Each(columns, func(c *column) string { return c.title })
-		nodes := page.Section{Title: "Nodes", Text: append([]string{aboutNodes(c, r)}, culprits(r)...)}
+		nodes := page.Section{Title: "Nodes", Text: append([]string{aboutNodes(c, &r)}, culprits(&r)...)}
 		if len(r.Results) > 0 {
 			nodes.Table = tableOf(cluster.Each(r.Results, func(x *packing.Result) string { return x.Recommender }), nil, titles, func(i int) []string {
 				return cluster.Each(columns, func(c *column) string { return c.cells[i] })
 			})
-			if image := nodeFrontier(r); image != "" {
+			if image := nodeFrontier(&r); image != "" {
 				nodes.Charts = []page.Chart{{Image: image, Caption: "fewer nodes are to the left, fewer short nodes at the bottom"}}
 			}
 		}
@@ -78,10 +77,8 @@ func recommenders(c *replay.Comparison) []string {
 }
 
 func tableOf(names []string, best []int, titles []string, cells func(i int) []string) *page.Table {
-	t := &page.Table{Columns: []page.Column{{}}, Class: "numbers"}
-	for _, title := range titles {
-		t.Columns = append(t.Columns, page.Column{Title: title})
-	}
+	columns := cluster.Each(titles, func(title *string) page.Column { return page.Column{Title: *title} })
+	t := &page.Table{Columns: append([]page.Column{{}}, columns...), Class: "numbers"}
 	for i, name := range names {
 		t.Rows = append(t.Rows, page.Row{Dot: colour(i), Best: slices.Contains(best, i), Cells: append([]string{name}, cells(i)...)})
 	}

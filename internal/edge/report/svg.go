@@ -22,14 +22,10 @@ func colour(i int) string { return fmt.Sprintf("d%d", i%9) }
 
 // frontier draws waste (x) against risk (y), with one dot per recommender.
 func frontier(c *replay.Comparison, res cluster.Resource) template.HTML {
-	points := make([]chart.Point, len(c.Total))
-	for i, outcome := range c.Total {
-		s := summary(outcome, res)
-		points[i] = chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)}
-		if res == cluster.CPU {
-			points[i] = chart.Point{X: s.Footprint, Y: s.Above}
-		}
-	}
+	points := cluster.Each(c.Total, func(o *replay.Outcome) chart.Point {
+		s := summary(*o, res)
+		return cluster.Pick(res, chart.Point{X: s.Footprint, Y: s.Above}, chart.Point{X: s.MeanSlack, Y: 100 * (1 - s.FreeDays)})
+	})
 	names := recommenders(c)
 	if res == cluster.CPU {
 		return dots("waste against risk, "+res.String(), "requested CPU, cores", "samples above the request per day", 0, names, points)

@@ -67,13 +67,12 @@ func WriteTable(w io.Writer, c *replay.Comparison, o Options) error {
 	if c.Judged() && len(c.Recommenders) > 1 {
 		p.line("%s", wins(c))
 	}
-	for i := range o.Nodes {
-		r := &o.Nodes[i]
+	for _, r := range o.Nodes {
 		p.line("")
-		p.line("%s", aboutNodes(c, r))
+		p.line("%s", aboutNodes(c, &r))
 		names := column{title: "nodes", cells: cluster.Each(r.Results, func(r *packing.Result) string { return "  " + r.Recommender })}
-		p.table(names, nodeColumns(r))
-		for _, sentence := range culprits(r) {
+		p.table(names, nodeColumns(&r))
+		for _, sentence := range culprits(&r) {
 			p.line("%s", sentence)
 		}
 	}

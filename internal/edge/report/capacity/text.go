@@ -240,11 +240,8 @@ func shown(r *Report) *page.Document {
 		}
 	}
 	for _, p := range r.Pools {
-		s := page.Section{Title: terminal.Plain(p.Name), Text: details(&p, r.Now)}
-		for k := range p.Resources {
-			s.Charts = append(s.Charts, charts(&p.Resources[k])...)
-		}
-		d.Sections = append(d.Sections, s)
+		images := slices.Concat(cluster.Each(p.Resources[:], charts)...)
+		d.Sections = append(d.Sections, page.Section{Title: terminal.Plain(p.Name), Text: details(&p, r.Now), Charts: images})
 	}
 	d.Sections = append(d.Sections, fragmentSections(r)...)
 	return d
@@ -253,16 +250,13 @@ func shown(r *Report) *page.Document {
 // tableOf returns the table of a resource with a row for each pool. The last column is the advice.
 func tableOf(r *Report, i int) *page.Table {
 	t := &page.Table{Columns: []page.Column{{Title: "POOL"}, {Title: title(cluster.All[i])}}, Hanging: 2}
-	for _, c := range r.Pools[0].Resources[i].Outlook.Crossings {
-		t.Columns = append(t.Columns, page.Column{Title: wording.Percent(c.Threshold)})
-	}
+	thresholds := cluster.Each(r.Pools[0].Resources[i].Outlook.Crossings, func(c *core.Crossing) string { return wording.Percent(c.Threshold) })
+	t.Columns = append(t.Columns, columns(thresholds...)...)
 	t.Columns = append(t.Columns, page.Column{Title: "ORDER BY"}, page.Column{Title: "ADVICE", Below: true})
 	for k := range r.Pools {
 		res := &r.Pools[k].Resources[i]
 		cells := []string{terminal.Plain(r.Pools[k].Name), requested(res)}
-		for n := range res.Outlook.Crossings {
-			cells = append(cells, reaches(&res.Outlook.Crossings[n], &res.Outlook, r.Now))
-		}
+		cells = append(cells, cluster.Each(res.Outlook.Crossings, func(c *core.Crossing) string { return reaches(c, &res.Outlook, r.Now) })...)
 		t.Rows = append(t.Rows, page.Row{Cells: append(cells, orderBy(&res.Outlook, r.Now), res.AdviceText()), High: res.Advice == core.OrderNow})
 	}
 	return t

@@ -45,10 +45,8 @@ func Sections(e *explanation.Explanation) []page.Section {
 		{Title: "You", Parts: cluster.Each(e.You, adviceOf)}, {Title: "Heap", Parts: cluster.Each(heapParts(e), adviceOf)},
 	}
 	for _, w := range e.Why {
-		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}}
-		for _, line := range w.Lines() {
-			t.Rows = append(t.Rows, page.Row{Cells: []string{line.Figure, line.What, line.Note}})
-		}
+		rows := cluster.Each(w.Lines(), func(l *rationale.Line) page.Row { return page.Row{Cells: []string{l.Figure, l.What, l.Note}} })
+		t := &page.Table{Class: "text", Columns: []page.Column{{Right: true}, {}, {}}, Rows: rows}
 		sections = append(sections, page.Section{Title: "Why " + w.Title(), About: w.Container + " " + rationale.Spark(w.Days), Table: t})
 	}
 	if groups := counterfactuals(e); len(groups) > 0 {

@@ -312,11 +312,7 @@ type sections struct {
 }
 
 func (c *content) sections() (s sections) {
-	for _, row := range c.Rows {
-		if row.Risk >= core.SeverityMedium {
-			s.risks = append(s.risks, row)
-		}
-	}
+	s.risks = slices.DeleteFunc(slices.Clone(c.Rows), func(r *core.Row) bool { return r.Risk < core.SeverityMedium })
 	for _, row := range c.ByMoney() {
 		unknown := row.Confidence == core.None && row.Young.Has.Empty()
 		if unknown {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	core "podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/edge/report/terminal"
 	"podfit.dev/podfit/internal/look/page"
@@ -15,17 +16,15 @@ import (
 
 // Formats returns the names of all formats.
 func Formats() []string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.name
-	}
-	return names
+	return cluster.Each(formats, func(f *format) string { return f.name })
 }
 
-var formats = []struct {
+type format struct {
 	name  string
 	write func(*printer)
-}{
+}
+
+var formats = []format{
 	{"table", func(p *printer) { p.tables(false) }},
 	{"wide", func(p *printer) { p.tables(true) }},
 	{"json", func(p *printer) { p.writeJSON(p.document()) }},
@@ -44,21 +43,19 @@ var formats = []struct {
 }
 
 // Write writes a report in a format.
-func Write(w io.Writer, format string, r *core.Report, o Options) error {
-	for _, f := range formats {
-		if f.name != format {
-			continue
-		}
-		p := &printer{Printer: terminal.Printer{Width: o.Width, Colour: o.Colour}, content: content{Report: r, options: o}}
-		p.differing = p.otherTemplates()
-		f.write(p)
-		if p.err != nil {
-			return fmt.Errorf("write report: %w", p.err)
-		}
-		if _, err := io.WriteString(w, p.Text.String()); err != nil {
-			return fmt.Errorf("write report: %w", err)
-		}
-		return nil
+func Write(w io.Writer, name string, r *core.Report, o Options) error {
+	f := cluster.Find(formats, func(f *format) bool { return f.name == name })
+	if f == nil {
+		return fmt.Errorf("unknown format %q", name)
 	}
-	return fmt.Errorf("unknown format %q", format)
+	p := &printer{Printer: terminal.Printer{Width: o.Width, Colour: o.Colour}, content: content{Report: r, options: o}}
+	p.differing = p.otherTemplates()
+	f.write(p)
+	if p.err == nil {
+		_, p.err = io.WriteString(w, p.Text.String())
+	}
+	if p.err != nil {
+		return fmt.Errorf("write report: %w", p.err)
+	}
+	return nil
 }
