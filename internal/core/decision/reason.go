@@ -275,12 +275,7 @@ func (r Reason) ofContainer() string { return around(" of container ", r.Contain
 func (r Reason) target() string { return quantity(r.Resource, r.To) }
 
 // pod returns the other pod that the reason is about, in a sentence.
-func (r Reason) pod() string {
-	if r.Text == "" {
-		return "another pod"
-	}
-	return "pod " + r.Text
-}
+func (r Reason) pod() string { return cmp.Or(around("pod ", r.Text, ""), "another pod") }
 
 // budgets returns why a pod is not deleted although it is OOM-killed. Want is 0 if more than one PodDisruptionBudget selects it.
 func (r Reason) budgets() string {
