@@ -164,11 +164,16 @@ func (c *Config) knownNamespaces(ctx context.Context, cmd *cobra.Command) []stri
 		return names
 	case c.Trace != "":
 		workloads, _ := trace.Read(c.Trace)
-		names := cluster.Each(workloads, func(w *replay.Workload) string { return w.Key.Namespace })
-		slices.Sort(names)
-		return slices.Compact(names)
+		return namespacesOf(workloads)
 	}
 	return process.ClusterNamespaces(ctx, cmd)
+}
+
+// namespacesOf returns the namespaces of workloads, sorted.
+func namespacesOf(workloads []replay.Workload) []string {
+	names := cluster.Each(workloads, func(w *replay.Workload) string { return w.Key.Namespace })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // once is a flag value that may be set once. Otherwise --trace *.csv, which the shell expands, would use one file and ignore the others.
@@ -510,16 +515,7 @@ func (c *Config) inNamespaces(all []replay.Workload) ([]replay.Workload, error) 
 	if len(c.Namespaces) == 0 {
 		return all, nil
 	}
-	var there []string
-	var out []replay.Workload
-	for _, w := range all {
-		if !slices.Contains(there, w.Key.Namespace) {
-			there = append(there, w.Key.Namespace)
-		}
-		if slices.Contains(c.Namespaces, w.Key.Namespace) {
-			out = append(out, w)
-		}
-	}
+	there := namespacesOf(all)
 	for _, n := range c.Namespaces {
 		switch {
 		case slices.Contains(there, n):
@@ -530,7 +526,7 @@ func (c *Config) inNamespaces(all []replay.Workload) ([]replay.Workload, error) 
 			return nil, fmt.Errorf("%s: no samples of namespace %s; the trace has samples of %s", c.Trace, n, strings.Join(most, ", "))
 		}
 	}
-	return out, nil
+	return slices.DeleteFunc(all, func(w replay.Workload) bool { return !slices.Contains(c.Namespaces, w.Key.Namespace) }), nil
 }
 
 // source names where the usage is from.
