@@ -122,17 +122,13 @@ func formerOf(in *explanation.Input, stored checkpoint.Stored, scale func(cluste
 		first, last time.Time
 		containers  map[string]bool
 	}
-	all := map[cluster.Workload]*usageOf{}
+	var all map[cluster.Workload]*usageOf
 	for key, c := range stored.Checkpoints {
 		w := c.Workload
 		if w.Group != a.Target.Group || w.Kind != a.Target.Kind || c.FirstSample.IsZero() {
 			continue
 		}
-		of := all[w]
-		if of == nil {
-			of = &usageOf{c.FirstSample, c.LastSample, map[string]bool{}}
-			all[w] = of
-		}
+		of := cluster.Memo(&all, w, func() *usageOf { return &usageOf{c.FirstSample, c.LastSample, map[string]bool{}} })
 		of.containers[key.Container] = true
 		of.first = cluster.Earliest(of.first, c.FirstSample)
 		of.last = cluster.Latest(of.last, c.LastSample)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -100,21 +101,13 @@ func (n notFound) Error() string { return n.text + n.hint }
 
 // namespacesWith returns the other namespaces that have an object as a reference says.
 func namespacesWith(r reference, s *cluster.Snapshot, w finder) (in []string) {
-	var candidates []string // namespaces that have something with the name
-	pods := map[string][]*cluster.Pod{}
-	autoscalers := map[string][]*cluster.Autoscaler{}
-	for _, p := range s.Pods {
-		if p.Name == r.name || p.Controller.Name == r.name || p.Top.Name == r.name {
-			candidates = append(candidates, p.Namespace)
-			pods[p.Namespace] = append(pods[p.Namespace], p)
-		}
-	}
-	for _, a := range s.Autoscalers {
-		if a.Name == r.name || a.Target.Name == r.name {
-			candidates = append(candidates, a.Namespace)
-			autoscalers[a.Namespace] = append(autoscalers[a.Namespace], a)
-		}
-	}
+	namedPods := slices.DeleteFunc(slices.Clone(s.Pods), func(p *cluster.Pod) bool {
+		return p.Name != r.name && p.Controller.Name != r.name && p.Top.Name != r.name
+	})
+	namedVPAs := slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return a.Name != r.name && a.Target.Name != r.name })
+	pods := cluster.GroupBy(namedPods, func(p *cluster.Pod) string { return p.Namespace })
+	autoscalers := cluster.GroupBy(namedVPAs, func(a *cluster.Autoscaler) string { return a.Namespace })
+	candidates := slices.AppendSeq(slices.Collect(maps.Keys(pods)), maps.Keys(autoscalers)) // namespaces that have something with the name
 	for i := range kinds {
 		for _, known := range w.Workloads(kinds[i].workload.Group, kinds[i].workload.Kind, "") {
 			if known.Name == r.name {
