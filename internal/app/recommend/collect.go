@@ -115,21 +115,16 @@ func (c *collector) finish() {
 // withoutRecorded returns a pod without the OOM kills that the source of usage has recorded. A source that knows only the usage of all pods of
 // a workload has recorded them for another instance.
 func (c *collector) withoutRecorded(p *cluster.Pod) *cluster.Pod {
-	out := p
-	for i := range p.Containers {
-		exit := p.Containers[i].Exit
-		e := c.evidence[usage.Ref{Workload: p.Top, Container: p.Containers[i].Name}]
-		if exit == nil || !exit.OOM || e == nil || e.KilledLast.Before(exit.Finished) {
-			continue
+	out := *p
+	out.Containers = slices.Clone(p.Containers)
+	for i := range out.Containers {
+		of := &out.Containers[i]
+		e := c.evidence[usage.Ref{Workload: p.Top, Container: of.Name}]
+		if of.Exit != nil && of.Exit.OOM && e != nil && !e.KilledLast.Before(of.Exit.Finished) {
+			of.Exit = nil
 		}
-		if out == p {
-			q := *p
-			q.Containers = slices.Clone(p.Containers)
-			out = &q
-		}
-		out.Containers[i].Exit = nil
 	}
-	return out
+	return &out
 }
 
 // A collected is what the samples of one container show.

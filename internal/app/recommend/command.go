@@ -361,21 +361,21 @@ func (j *job) kept(w *workload, container string, res cluster.Resource, s *revie
 	}
 	a := &cluster.Autoscaler{Target: w.key, Horizontal: w.hpas}
 	first, n := a.ScaledBy(container, res)
-	switch {
-	case n == 0 || j.HPA == hpaIgnore:
+	if n == 0 || j.HPA == hpaIgnore {
 		return review.Kept{}
-	case j.HPA == hpaKeep:
-		return review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
-	case n > 1 || first.Metric.Container == "" && len(w.containers) > 1:
-		return review.Kept{Reason: review.SeveralMetrics, By: first.HPA.Name, Percent: first.Metric.Percent}
 	}
+	out := review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
 	wanted, ok := s.Targets[0].Amount.Get(res)
 	before := s.Requests.Amount(res)
-	if !ok || before == 0 || wanted == 0 {
-		return review.Kept{Reason: review.ScaledByHPA, By: first.HPA.Name, Percent: first.Metric.Percent}
+	switch {
+	case j.HPA == hpaKeep:
+	case n > 1 || first.Metric.Container == "" && len(w.containers) > 1:
+		out.Reason = review.SeveralMetrics
+	case ok && before != 0 && wanted != 0:
+		out.Reason = review.FollowsHPA
+		out.Percent = int32(max(float64(out.Percent)*float64(before)/float64(wanted)+0.5, 1))
 	}
-	percent := int32(max(float64(first.Metric.Percent)*float64(before)/float64(wanted)+0.5, 1))
-	return review.Kept{Reason: review.FollowsHPA, By: first.HPA.Name, Percent: percent}
+	return out
 }
 
 func (j *job) report(s *scene, subjects []review.Subject) error {

@@ -43,15 +43,10 @@ func (s *scene) readTemplates(ctx context.Context, c *Config, clients *kube.Clie
 
 // noteIdle adds notes about workloads that the report omits because they have no live pods.
 func (s *scene) noteIdle(c *Config, all []kube.Template) {
-	byCause := map[string][]string{}
-	for _, t := range all {
-		if s.byKey[t.Workload] == nil && c.includes(t.Workload) {
-			cause := idle(&t)
-			byCause[cause] = append(byCause[cause], report.ShortName(t.Workload))
-		}
-	}
+	omitted := cluster.Where(all, func(t *kube.Template) bool { return s.byKey[t.Workload] == nil && c.includes(t.Workload) })
+	byCause := cluster.GroupBy(omitted, idle)
 	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
-		names := byCause[cause]
+		names := cluster.Each(byCause[cause], func(t **kube.Template) string { return report.ShortName((*t).Workload) })
 		slices.Sort(names)
 		s.Notes = append(s.Notes, leftOut(cause, names))
 	}

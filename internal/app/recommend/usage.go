@@ -18,6 +18,7 @@ import (
 	"podfit.dev/podfit/internal/core/sizing"
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/metrics"
 	"podfit.dev/podfit/internal/edge/trace"
 )
@@ -51,17 +52,8 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 	start := time.Now()
 	readings := 0
 	var failures []error
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for end := start.Add(j.For); ; {
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		if ctx.Err() != nil {
-			s.Missing = append(s.Missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
-			break
-		}
+	complete := false
+	for end := start.Add(j.For); !complete && ctx.Err() == nil; {
 		reading, err := from.Read(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -84,10 +76,13 @@ func (j *job) readMetrics(ctx context.Context, from sampler, s *scene) ([]review
 		}
 		live.draw(j, c, end.Sub(s.Now))
 		bar.show(float64(s.Now.Sub(start))/float64(j.For), wording.Count(readings, "reading")+" of the Metrics API")
-		if readings+len(failures) > 1 && !s.Now.Add(j.interval).Before(end.Add(j.interval/2)) {
-			break
+		complete = readings+len(failures) > 1 && !s.Now.Add(j.interval).Before(end.Add(j.interval/2))
+		if !complete {
+			kube.Sleep(ctx, j.interval)
 		}
-		timer.Reset(j.interval)
+	}
+	if !complete {
+		s.Missing = append(s.Missing, "interrupted after "+wording.Count(readings, "reading")+" of the Metrics API")
 	}
 	if n := len(failures); n > 0 {
 		s.Missing = append(s.Missing, fmt.Sprintf("%d of %d readings of the Metrics API, the last: %v", n, n+readings, failures[n-1]))
