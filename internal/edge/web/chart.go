@@ -149,9 +149,9 @@ func (c *chartView) peaks(peaks []overview.Peak, scale float64) {
 			highest[n] = p
 		}
 	}
-	for _, p := range highest {
-		c.Table = append(c.Table, []string{p.At.Format("Mon, 2 Jan"), p.At.Format("15:04"), wording.Number(p.Value / scale)})
-	}
+	c.Table = cluster.Each(highest, func(p *overview.Peak) []string {
+		return []string{p.At.Format("Mon, 2 Jan"), p.At.Format("15:04"), wording.Number(p.Value / scale)}
+	})
 }
 
 // source notes how many of the peaks are from Prometheus. Without any, there is no note.
@@ -299,10 +299,7 @@ func levels(draw func(class string, v float64), v *float64, class string) {
 
 func (c *chartView) drawHistogram() template.HTML {
 	d := &c.Data
-	most := 0.0
-	for _, b := range d.Buckets {
-		most = max(most, b.Share)
-	}
+	most := slices.MaxFunc(d.Buckets, func(a, b overview.Bucket) int { return cmp.Compare(a.Share, b.Share) }).Share
 	m := c.image("histogram of usage, with request and limit", 0, d.Top, most*1.05)
 	m.Grid(chart.Ticks(0, d.Top, 6), chart.Ticks(0, m.Y1, 3), chart.Number, wording.Percent)
 	if d.Lower != nil && d.Upper != nil {

@@ -53,13 +53,9 @@ func healthOf(s *State, v *overview.Viewer) []overview.Part {
 
 // Summary returns the health of all parts in a few words: those that work, then those that do not.
 func (p *page) Summary() (out []overview.Part) {
+	byCondition := cluster.GroupBy(p.Health, func(part overview.Part) overview.Condition { return part.Condition })
 	for _, condition := range [...]overview.Condition{overview.Healthy, overview.Frozen, overview.Late, overview.Failing, overview.NotKnown} {
-		var names []string
-		for i := range p.Health {
-			if p.Health[i].Condition == condition {
-				names = append(names, p.Health[i].Name)
-			}
-		}
+		names := cluster.Each(byCondition[condition], func(part *overview.Part) string { return part.Name })
 		if len(names) > 0 {
 			out = append(out, overview.Part{Condition: condition, Text: strings.Join(names, ", ") + " " + string(condition)})
 		}

@@ -178,12 +178,9 @@ func (h *handler) workload(w http.ResponseWriter, r *http.Request, v *overview.V
 		h.Log.Warn("Failed to read the stored usage of a workload", slog.String("workload", row.Workload.String()), slog.Any("error", err))
 		view.Trouble = err.Error()
 	}
-	var own []overview.Entry
-	for _, e := range s.Activity {
-		if e.Workload == row.Workload || e.Workload.IsZero() && ownsPod(s.Overview, row, e.Pod) {
-			own = append(own, e)
-		}
-	}
+	own := slices.DeleteFunc(slices.Clone(s.Activity), func(e overview.Entry) bool {
+		return e.Workload != row.Workload && !(e.Workload.IsZero() && ownsPod(s.Overview, row, e.Pod))
+	})
 	view.Activity = entryViews(own, 20)
 	for _, x := range s.Overview.Resizes {
 		if x.Workload == row.Workload {
