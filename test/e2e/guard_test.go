@@ -141,10 +141,10 @@ func unsized(name, memory string) string {
 }
 
 // manage creates a VPA that recommends what the pod requests.
-func (s *fillingNode) manage(name string) {
-	s.Helper()
-	s.apply(singleAutoscaler(name, "{podfit.dev/memory-limits: peaks}"))
-	s.recommend(name, "100m", "100m", "3600m")
+func (p *place) manage(name string) {
+	p.Helper()
+	p.apply(singleAutoscaler(name, "{podfit.dev/memory-limits: peaks}"))
+	p.recommend(name, "100m", "100m", "3600m")
 }
 
 // grow starts pod growing, whose usage rises by half a GiB a minute, and returns it when usage passes the line.
@@ -180,12 +180,12 @@ func (s *fillingNode) usage(is func(used int64) bool) func(context.Context) erro
 }
 
 // isWatched returns an error until the updater has read the usage of pods, which it does only while nodes are watched.
-func (s *fillingNode) isWatched(context.Context) error {
-	granted, err := grants(filepath.Join(s.root, "deploy"))
+func (p *place) isWatched(context.Context) error {
+	granted, err := grants(filepath.Join(p.root, "deploy"))
 	if err != nil {
 		return err
 	}
-	rights, err := s.Rights(granted)
+	rights, err := p.Rights(granted)
 	if err == nil && !rights.Used["vpa-updater: list pods.metrics.k8s.io"] {
 		err = errors.New("the updater has not read the usage of pods")
 	}

@@ -38,18 +38,14 @@ var unusedOnPurpose = map[string]string{
 	"get updatestates.podfit.dev":                             afterConflicts,
 	"get verticalpodautoscalercheckpoints.autoscaling.k8s.io": afterConflicts,
 
-	"get nodes/metrics": askedOfKubelets,
-	"get nodes/stats":   askedOfKubelets,
-	"get /metrics":      "the pods that wait for preemption are counted at a scheduler, in test/e2e/overbooking",
-	"rescue pods":       "a verb of the ValidatingAdmissionPolicy, not of a request",
+	"get /metrics": "the pods that wait for preemption are counted at a scheduler, in test/e2e/overbooking",
+	"rescue pods":  "a verb of the ValidatingAdmissionPolicy, not of a request",
 }
 
 const (
 	kindsOfTargets = "the pod template of a target of this kind; the tests have the same request for other kinds"
 	namesOfLeases  = "the other name that upstream's charts give the lease"
 	afterConflicts = "an object that another client has written in between is read again"
-
-	askedOfKubelets = "the requests go to kubelets, and not to the API server"
 )
 
 // checkRights returns an error if a request of podfit was refused for want of a right, and writes down the rights that were used.

@@ -52,6 +52,7 @@ var durations = map[string]int{
 	"TestCapacityPlan_historyAndRestart_planHasDates":             65,
 	"TestNamespaceOptIn_lifeOfTheLabel_VPAsFollow":                130,
 	"TestGuard_nodeFillsUp_podMovesBeforeKubeletEvicts":           290,
+	"TestGuard_nodeUnderPressure_podMovesOnlyWithRightAndFlag":    235,
 }
 
 // duration estimates how long a test takes, in seconds.

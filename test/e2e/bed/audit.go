@@ -22,7 +22,7 @@ import (
 var accounts = []string{"vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"}
 
 // auditPolicy logs what the invariants need: all writes of podfit except events, the creation of pods by any user, and every
-// write to a VPA with its response. For Rights it logs podfit's other requests without their bodies. Requests for configmaps of
+// write to a VPA with its response. For Rights it logs podfit's other requests without their bodies, and what kubelets ask about podfit's requests to them. Requests for configmaps of
 // markNamespace mark positions in the log.
 var auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -53,6 +53,10 @@ rules:
   resources: [{group: "", resources: [configmaps]}]
 - level: Metadata
 ` + auditedUsers + `
+- level: RequestResponse
+  userGroups: ["system:nodes"]
+  verbs: [create]
+  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]
 - level: None
 `
 
@@ -113,7 +117,7 @@ func (f *auditFacts) add(line []byte) error {
 	case a.ObjectRef.Namespace == markNamespace:
 		f.mark = a.ObjectRef.Name
 		return nil
-	case !slices.Contains(writing, a.Verb), a.ObjectRef.Resource == "events":
+	case !slices.Contains(writing, a.Verb), a.ObjectRef.Resource == "events", a.ObjectRef.Resource == reviews:
 		return nil
 	case a.ObjectRef.Resource == vpav1.ResourceAutoscalers:
 		if err := f.addAutoscaler(&a); err != nil {
@@ -127,6 +131,9 @@ func (f *auditFacts) add(line []byte) error {
 	f.writes = append(f.writes, w)
 	return nil
 }
+
+// reviews is the resource of the questions of kubelets.
+const reviews = "subjectaccessreviews"
 
 // writing are the verbs of writes.
 var writing = []string{"create", "update", "patch", "delete", "deletecollection"}

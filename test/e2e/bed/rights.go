@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,28 +130,9 @@ func (c *Cluster) Rights(granted []Grant) (Rights, error) {
 func rightsOf(log io.Reader, granted []Grant) (Rights, error) {
 	out := Rights{Used: map[string]bool{}, Refused: map[string]int{}}
 	seen := map[Grant]bool{}
-	for r := bufio.NewReader(log); ; {
-		line, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // the last line may be incomplete
-			return out, nil
-		}
-		if err != nil {
-			return out, fmt.Errorf("read the audit log: %w", err)
-		}
-		if !bytes.Contains(line, []byte(`"username":"`+accountPrefix)) {
-			continue
-		}
-		var a auditLine
-		if err := json.Unmarshal(line, &a); err != nil {
-			return out, fmt.Errorf("read a line of the audit log: %w", err)
-		}
-		if !slices.Contains(accounts, a.account()) {
-			continue
-		}
-		request := a.request()
-		refused := a.Annotations["authorization.k8s.io/decision"] == "forbid"
+	err := eachRequest(log, func(request Grant, refused, _ bool) {
 		if seen[request] && !refused {
-			continue
+			return
 		}
 		isGranted := false
 		for i := range granted {
@@ -168,7 +150,72 @@ func rightsOf(log io.Reader, granted []Grant) (Rights, error) {
 			request.Name = ""
 			out.Refused[request.String()]++
 		}
+	})
+	return out, err
+}
+
+// KubeletRequests returns the requests of podfit's service accounts to kubelets by the audit log of the cluster, as texts like
+// "vpa-updater: get nodes/stats named node-1", with "refused, " before those that were. Kubelets remember answers of the API server: a refused request
+// is not logged again within a second, and an allowed one within five.
+func (c *Cluster) KubeletRequests() (requests []string, err error) {
+	f, err := os.Open(c.auditLog)
+	if err != nil {
+		return nil, err
 	}
+	defer f.Close()
+	err = eachRequest(f, func(request Grant, refused, atKubelet bool) {
+		switch text := request.String(); {
+		case atKubelet && refused:
+			requests = append(requests, "refused, "+text)
+		case atKubelet:
+			requests = append(requests, text)
+		}
+	})
+	return requests, err
+}
+
+// eachRequest calls a function with each request of podfit's service accounts in an audit log, to the API server or to a kubelet.
+func eachRequest(log io.Reader, do func(request Grant, refused, atKubelet bool)) error {
+	for r := bufio.NewReader(log); ; {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // the last line may be incomplete
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
+		}
+		if !bytes.Contains(line, []byte(`"`+accountPrefix)) {
+			continue
+		}
+		var a auditLine
+		if err := json.Unmarshal(line, &a); err != nil {
+			return fmt.Errorf("read a line of the audit log: %w", err)
+		}
+		request, refused := a.request(), a.Annotations["authorization.k8s.io/decision"] == "forbid"
+		atKubelet := a.ObjectRef.Resource == reviews
+		if atKubelet && a.ResponseStatus.Code >= 300 {
+			continue // the kubelet got no answer
+		}
+		if atKubelet {
+			var review authorizationv1.SubjectAccessReview
+			if err := json.Unmarshal(a.ResponseObject, &review); err != nil {
+				return fmt.Errorf("read what a kubelet asked: %w", err)
+			}
+			request, refused = reviewed(&review), !review.Status.Allowed
+		}
+		if slices.Contains(accounts, request.Account) {
+			do(request, refused, atKubelet)
+		}
+	}
+}
+
+// reviewed describes a request to a kubelet as the right that it needs.
+func reviewed(review *authorizationv1.SubjectAccessReview) Grant {
+	g := Grant{Account: strings.TrimPrefix(review.Spec.User, accountPrefix)}
+	if of := review.Spec.ResourceAttributes; of != nil {
+		g.Verb, g.Resource, g.Name = of.Verb, of.Resource+"/"+of.Subresource, of.Name
+	}
+	return g
 }
 
 // request describes a request as the right that it needs.
