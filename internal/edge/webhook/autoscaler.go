@@ -47,10 +47,8 @@ func (h *Handler) decodeAutoscalers(out *decodedReview, object, old []byte) {
 	case errors.As(err, new(unboundedError)):
 		out.err = err
 	default: // The stored object is invalid. The update may correct it.
-		h.failures.Do(func() {
-			h.log.Warn("Cannot decode the old object of a VPA update", slog.String("namespace", truncate(out.request.Namespace)), slog.String("vpa", truncate(out.request.Name)),
-				slog.String("error", truncate(err.Error())))
-		})
+		h.failures.Warn("Cannot decode the old object of a VPA update", slog.String("namespace", truncate(out.request.Namespace)), slog.String("vpa", truncate(out.request.Name)),
+			slog.String("error", truncate(err.Error())))
 	}
 }
 
@@ -129,15 +127,13 @@ func (h *Handler) deny(request *request, response *admissionv1.AdmissionResponse
 	status := apierrors.NewInvalid(schema.GroupKind{Group: request.Resource.Group, Kind: kind}, request.Name, errs).ErrStatus
 	response.Allowed = false
 	response.Result = &status
-	h.verdicts.Do(func() {
-		vpa := slog.String("vpa", truncate(request.Namespace)+"/"+truncate(request.Name))
-		reason := slog.String("reason", truncate(status.Message))
-		if h.options.DryRun {
-			h.log.Info("Would reject a VPA", vpa, reason)
-			return
-		}
-		h.log.Info("Rejected a VPA", vpa, reason)
-	})
+	vpa := slog.String("vpa", truncate(request.Namespace)+"/"+truncate(request.Name))
+	reason := slog.String("reason", truncate(status.Message))
+	if h.options.DryRun {
+		h.verdicts.Info("Would reject a VPA", vpa, reason)
+		return
+	}
+	h.verdicts.Info("Rejected a VPA", vpa, reason)
 }
 
 // misspelledProfile returns a warning if the recommender name is probably a misspelled profile name. Such a VPA gets no recommendation.

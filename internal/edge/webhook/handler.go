@@ -76,17 +76,31 @@ type Handler struct {
 	intake      *intake
 	self        string // the random path of self-checks
 
-	// Rate limits of log messages that a client can cause at any rate.
-	refusals, failures, verdicts, boosts, unsized, limits *rate.Sometimes
+	// The logs of messages that a client can cause at any rate.
+	refusals, failures, verdicts, boosts, unsized, limits *slog.Logger
+}
+
+// limitedLog is the handler of a log that drops messages above a rate.
+type limitedLog struct {
+	slog.Handler
+	rate *rate.Sometimes
+}
+
+// Handle implements slog.Handler.
+func (l limitedLog) Handle(ctx context.Context, r slog.Record) (err error) {
+	l.rate.Do(func() { err = l.Handler.Handle(ctx, r) })
+	return err
 }
 
 // NewHandler returns a handler.
 func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
-	limit := func() *rate.Sometimes { return &rate.Sometimes{First: 20, Interval: 10 * time.Second} }
+	limited := func() *slog.Logger {
+		return slog.New(limitedLog{log.Handler(), &rate.Sometimes{First: 20, Interval: 10 * time.Second}})
+	}
 	return &Handler{
 		world: w, options: o, metrics: m, selfMetrics: NewMetrics(prometheus.NewRegistry()), log: log,
 		intake: newIntake(), self: "/podfit-self-check/" + rand.Text(),
-		refusals: limit(), failures: limit(), verdicts: limit(), boosts: limit(), unsized: limit(), limits: limit(),
+		refusals: limited(), failures: limited(), verdicts: limited(), boosts: limited(), unsized: limited(), limits: limited(),
 	}
 }
 
@@ -138,7 +152,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (isReview bool) 
 
 	if err := send(ticket, w, r, http.StatusOK, "application/json", reply); err != nil {
 		result = resultError
-		h.failures.Do(func() { h.log.Warn("Cannot send the answer to an admission review", slog.Any("error", err)) })
+		h.failures.Warn("Cannot send the answer to an admission review", slog.Any("error", err))
 		return isReview
 	}
 	clock.step(m.write)
@@ -192,9 +206,7 @@ func (h *Handler) refuse(t *ticket, w http.ResponseWriter, r *http.Request, err 
 		w.Header().Set("Retry-After", "1")
 	}
 	h.metrics.refused.WithLabelValues(reason).Inc()
-	h.refusals.Do(func() {
-		h.log.Warn("Admission request not reviewed; the failure policy decides whether the object is admitted", slog.Int("status", status), slog.Any("error", err))
-	})
+	h.refusals.Warn("Admission request not reviewed; the failure policy decides whether the object is admitted", slog.Int("status", status), slog.Any("error", err))
 	_ = send(t, w, r, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }
 
@@ -280,23 +292,17 @@ func (h *Handler) answer(ctx context.Context, a *decodedReview) (response *admis
 	switch {
 	case unbounded:
 		h.metrics.unchecked.WithLabelValues(exceeded.what).Inc()
-		h.failures.Do(func() {
-			h.log.Warn("Object exceeds a size limit of podfit; admitted unchanged", slog.String("resource", a.request.Resource.Resource),
-				slog.String("namespace", truncate(a.request.Namespace)), slog.String("object", truncate(a.request.Name)), slog.Any("error", exceeded))
-		})
+		h.failures.Warn("Object exceeds a size limit of podfit; admitted unchanged", slog.String("resource", a.request.Resource.Resource),
+			slog.String("namespace", truncate(a.request.Namespace)), slog.String("object", truncate(a.request.Name)), slog.Any("error", exceeded))
 		result = resultSkipped
 	case a.request == nil || a.about == aboutUnknown && a.err != nil:
-		h.failures.Do(func() {
-			h.log.Warn("Cannot decode an admission review; object admitted unchanged", slog.String("error", truncate(fmt.Sprint(a.err))))
-		})
+		h.failures.Warn("Cannot decode an admission review; object admitted unchanged", slog.String("error", truncate(fmt.Sprint(a.err))))
 	case a.about == aboutPod:
 		result = h.applyDryRun(response, h.pod(ctx, a, response))
 	case a.about == aboutAutoscaler:
 		result = h.applyDryRun(response, h.autoscaler(a, response))
 	default:
-		h.failures.Do(func() {
-			h.log.Warn("Admission review for a resource that podfit does not serve", slog.String("resource", truncate(a.request.Resource.String())))
-		})
+		h.failures.Warn("Admission review for a resource that podfit does not serve", slog.String("resource", truncate(a.request.Resource.String())))
 	}
 	return response, result, about
 }

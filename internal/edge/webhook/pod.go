@@ -24,10 +24,8 @@ import (
 func (h *Handler) pod(ctx context.Context, review *decodedReview, response *admissionv1.AdmissionResponse) (result string) {
 	request := review.request
 	if review.err != nil {
-		h.failures.Do(func() {
-			h.log.Warn("Cannot decode a pod; admitted unchanged", slog.String("namespace", truncate(request.Namespace)), slog.String("pod", truncate(request.Name)),
-				slog.String("error", truncate(review.err.Error())))
-		})
+		h.failures.Warn("Cannot decode a pod; admitted unchanged", slog.String("namespace", truncate(request.Namespace)), slog.String("pod", truncate(request.Name)),
+			slog.String("error", truncate(review.err.Error())))
 		return resultError
 	}
 	if review.pod == nil {
@@ -66,12 +64,13 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	}
 	s := h.sized(a, limits, projected, standingOf(p))
 	if s.refused.Refused() {
-		h.unsized.Do(func() {
-			h.log.Info("New pod keeps its own resources: the API server would reject it with the recommended ones",
-				slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("reason", s.refused.String()))
-		})
+		h.unsized.Info("New pod keeps its own resources: the API server would reject it with the recommended ones",
+			slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()), slog.String("reason", s.refused.String()))
 	}
-	h.logKept(a, p, s.limits.Kept)
+	if kept := s.limits.Kept; len(kept) > 0 {
+		h.limits.Info("A new pod keeps its CPU limit although its VPA or profile asks to remove it", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
+			slog.String("container", kept[0].Container), slog.String("reason", kept[0].Why()))
+	}
 	ops := make(operations, 0, 3+7*len(s.fits)+len(s.limits.Removed))
 	if p.Annotations == nil {
 		ops.add("/metadata/annotations", emptyObject)
@@ -96,17 +95,13 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	}
 	if s.boostRefused.Refused() {
 		text = policy.WithRefusedBoost(a, text, s.boostRefused)
-		h.boosts.Do(func() {
-			h.log.Warn("Startup boost not applied: the API server would reject the pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
-				slog.String("reason", s.boostRefused.String()))
-		})
+		h.boosts.Warn("Startup boost not applied: the API server would reject the pod", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
+			slog.String("reason", s.boostRefused.String()))
 	}
 	if len(s.noBoostBase) > 0 {
 		text = policy.WithoutBoost(a, text, s.noBoostBase)
-		h.boosts.Do(func() {
-			h.log.Warn("Startup boost not applied: a factor needs a CPU request or a recommendation", slog.String("pod", podName(p)),
-				slog.String("vpa", a.Key.String()), slog.String("container", strings.Join(s.noBoostBase, ", ")))
-		})
+		h.boosts.Warn("Startup boost not applied: a factor needs a CPU request or a recommendation", slog.String("pod", podName(p)),
+			slog.String("vpa", a.Key.String()), slog.String("container", strings.Join(s.noBoostBase, ", ")))
 	}
 	text = policy.WithCPULimits(a, text, s.limits)
 	text = policy.WithVariables(a, text, s.variables)
@@ -115,16 +110,6 @@ func (h *Handler) fit(a *cluster.Autoscaler, p *corev1.Pod, projected *cluster.P
 	}
 	ops.annotate(policy.ObservedAnnotation, policy.ObservedContainers(projected))
 	return json.Marshal(ops)
-}
-
-func (h *Handler) logKept(a *cluster.Autoscaler, p *corev1.Pod, kept []policy.KeptCPULimit) {
-	if len(kept) == 0 {
-		return
-	}
-	h.limits.Do(func() {
-		h.log.Info("A new pod keeps its CPU limit although its VPA or profile asks to remove it", slog.String("pod", podName(p)), slog.String("vpa", a.Key.String()),
-			slog.String("container", kept[0].Container), slog.String("reason", kept[0].Why()))
-	})
 }
 
 type newSize struct {
