@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -52,27 +53,10 @@ func (r *reading) envelope(b []byte) error {
 }
 
 func (r *reading) pod(b []byte) error {
-	var namespace, name []byte
+	of, err := parse(b)
+	metadata, metadataErr := parse(of[podMetadata])
 	var at metav1.Timestamp
-	// The names and the time may come after the containers, so decode the message twice.
-	err := fields(b, func(n protowire.Number, v []byte) error {
-		switch n {
-		case podMetadata:
-			return fields(v, func(n protowire.Number, v []byte) error {
-				switch n {
-				case metaName:
-					name = v
-				case metaNamespace:
-					namespace = v
-				}
-				return nil
-			})
-		case podTimestamp:
-			return at.Unmarshal(v)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := cmp.Or(err, metadataErr, at.Unmarshal(of[podTimestamp])); err != nil {
 		return err
 	}
 	var podName string
@@ -80,13 +64,14 @@ func (r *reading) pod(b []byte) error {
 	if at != (metav1.Timestamp{}) {
 		measured = time.Unix(at.Seconds, int64(at.Nanos)).UTC()
 	}
+	// The names and the time may come after the containers, so this decodes the message a second time.
 	return fields(b, func(n protowire.Number, v []byte) error {
 		if n != podContainers {
 			return nil
 		}
 		c, err := protobufContainer(v)
 		if err == nil {
-			r.add(namespace, name, &podName, measured, c)
+			r.add(metadata[metaNamespace], metadata[metaName], &podName, measured, c)
 		}
 		return err
 	})
@@ -106,29 +91,33 @@ func protobufContainer(b []byte) (c container, err error) {
 }
 
 func (c *container) usage(b []byte) error {
-	var key, value []byte
-	err := fields(b, func(n protowire.Number, v []byte) error {
-		switch n {
-		case entryKey:
-			key = v
-		case entryValue:
-			value = []byte{}
-			return fields(v, func(n protowire.Number, v []byte) error {
-				if n == quantityString {
-					value = v
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-	switch string(key) {
+	entry, err := parse(b)
+	quantity, quantityErr := parse(entry[entryValue])
+	value := quantity[quantityString]
+	if value == nil && entry[entryValue] != nil {
+		value = []byte{} // it is there, and cannot be parsed
+	}
+	switch string(entry[entryKey]) {
 	case "cpu":
 		c.cpu = value
 	case "memory":
 		c.memory = value
 	}
-	return err
+	return cmp.Or(err, quantityErr)
+}
+
+// A message contains the fields that have a length, by number. A field that is missing is nil.
+type message [podContainers + 1][]byte
+
+// parse returns the fields of a message, and the last value of a repeated field.
+func parse(b []byte) (m message, err error) {
+	err = fields(b, func(n protowire.Number, v []byte) error {
+		if int(n) < len(m) {
+			m[n] = v
+		}
+		return nil
+	})
+	return m, err
 }
 
 // fields calls each for every field of a message that has a length. It skips fields of other types.
