@@ -120,11 +120,7 @@ func (r *Registrar) Ensure(ctx context.Context, bundle []byte) (Change, error) {
 	if equality.Semantic.DeepEqual(live, want) {
 		return Unchanged, nil
 	}
-	patch, err := mergePatch(live, want)
-	if err != nil {
-		return Unchanged, err
-	}
-	got, err := r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	got, err := r.patch(ctx, live, want)
 	if err != nil {
 		return Unchanged, fmt.Errorf("patch webhook configuration %s: %w", ConfigurationName, err)
 	}
@@ -168,23 +164,15 @@ func (r *Registrar) Remove(ctx context.Context) (Change, error) {
 		return Unchanged, nil
 	}
 	if live.UID == r.filled {
-		return r.empty(ctx, live)
+		without := live.DeepCopy()
+		without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
+		_, err = r.patch(ctx, live, without)
+		return outcome(Emptied, "patch", err)
 	}
 	err = r.client.Delete(ctx, ConfigurationName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
 	})
 	return outcome(Removed, "delete", err)
-}
-
-func (r *Registrar) empty(ctx context.Context, live *admissionregistrationv1.MutatingWebhookConfiguration) (Change, error) {
-	without := live.DeepCopy()
-	without.Webhooks = []admissionregistrationv1.MutatingWebhook{}
-	patch, err := mergePatch(live, without)
-	if err != nil {
-		return Unchanged, err
-	}
-	_, err = r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	return outcome(Emptied, "patch", err)
 }
 
 // outcome returns the change that a request of Remove has made.
@@ -198,9 +186,9 @@ func outcome(change Change, verb string, err error) (Change, error) {
 	return Unchanged, fmt.Errorf("%s webhook configuration %s: %w", verb, ConfigurationName, err)
 }
 
-// mergePatch returns the difference between two configurations. It contains the resource version, so that the API server rejects it
+// patch changes the live configuration to the wanted one. The patch contains the resource version, so that the API server rejects it
 // if the configuration has changed in the meantime: a merge patch replaces the whole list of webhooks.
-func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration) ([]byte, error) {
+func (r *Registrar) patch(ctx context.Context, live, want *admissionregistrationv1.MutatingWebhookConfiguration) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	annotations := map[string]any{}
 	if text, ok := want.Annotations[namespacesAnnotation]; ok {
 		annotations[namespacesAnnotation] = text
@@ -216,9 +204,9 @@ func mergePatch(live, want *admissionregistrationv1.MutatingWebhookConfiguration
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta, "webhooks": want.Webhooks})
 	if err != nil {
-		return nil, fmt.Errorf("encode the patch of the webhook configuration: %w", err)
+		return nil, err
 	}
-	return patch, nil
+	return r.client.Patch(ctx, ConfigurationName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 }
 
 // merge returns the live configuration with the fields that podfit owns.
