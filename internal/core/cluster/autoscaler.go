@@ -136,18 +136,10 @@ func (a *Autoscaler) Former() Workload {
 
 // Policy returns the policy for a container: the first with its name, else the first for "*", else nil.
 func (a *Autoscaler) Policy(container string) *ContainerPolicy {
-	var wildcard *ContainerPolicy
-	for i := range a.Policies {
-		switch p := &a.Policies[i]; p.Container {
-		case container:
-			return p
-		case "*":
-			if wildcard == nil {
-				wildcard = p
-			}
-		}
+	of := func(name string) *ContainerPolicy {
+		return Find(a.Policies, func(p *ContainerPolicy) bool { return p.Container == name })
 	}
-	return wildcard
+	return cmp.Or(of(container), of("*"))
 }
 
 // KeysOf returns the keys of autoscalers.

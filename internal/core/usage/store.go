@@ -500,12 +500,7 @@ func (t *pod) note(cfg *Config, p *cluster.Pod, now int64) {
 }
 
 func (t *pod) instance(container string) *instance {
-	for i := range t.instances {
-		if t.instances[i].series.container == container {
-			return &t.instances[i]
-		}
-	}
-	return nil
+	return cluster.Find(t.instances, func(in *instance) bool { return in.series.container == container })
 }
 
 // setLive updates the counts of live pods, and which container histories are stale.

@@ -4,6 +4,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -55,16 +57,11 @@ func SizeOf(r *corev1.ResourceRequirements) (requests, limits cluster.Resources)
 
 // HasFraction reports whether the memory amount of one of the lists is not a whole number of bytes.
 func HasFraction(lists ...corev1.ResourceList) bool {
-	for _, list := range lists {
+	return slices.ContainsFunc(lists, func(list corev1.ResourceList) bool {
 		q := list[corev1.ResourceMemory]
-		if _, whole := q.AsInt64(); whole { // as an amount that is not set
-			continue
-		}
-		if rounded := resource.NewQuantity(q.Value(), resource.BinarySI); rounded.Cmp(q) != 0 {
-			return true
-		}
-	}
-	return false
+		_, whole := q.AsInt64() // as an amount that is not set
+		return !whole && resource.NewQuantity(q.Value(), resource.BinarySI).Cmp(q) != 0
+	})
 }
 
 // Amount returns a quantity in the unit of a resource, rounded up, or the nearest value from 0 to MostAmount.

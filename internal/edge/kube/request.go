@@ -48,12 +48,7 @@ func (c *Clients) FindPod(ctx context.Context, key cluster.Key) (*corev1.Pod, er
 	if err != nil {
 		return nil, err
 	}
-	for i := range list.Items {
-		if list.Items[i].Name == key.Name {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, nil
+	return cluster.Find(list.Items, func(p *corev1.Pod) bool { return p.Name == key.Name }), nil
 }
 
 // StatusPatch returns a JSON patch that replaces the status of an object, if the object still has the given version, and makes further changes.

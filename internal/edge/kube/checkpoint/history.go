@@ -146,16 +146,11 @@ var errNoName = errors.New("it names no container")
 
 // newest adds a history to those of a workload, or replaces or leaves that of the same container, whichever is newer.
 func newest(hs []usage.History, h usage.History) []usage.History {
-	for i := range hs {
-		if hs[i].Container != h.Container {
-			continue
-		}
-		if h.Newer(&hs[i]) {
-			hs[i] = h
-		}
-		return hs
+	known := cluster.FindOrAdd(&hs, func(x *usage.History) bool { return x.Container == h.Container }, h)
+	if h.Newer(known) {
+		*known = h
 	}
-	return append(hs, h)
+	return hs
 }
 
 func historyStatus(hs []usage.History) v1alpha1.UsageHistoryStatus {

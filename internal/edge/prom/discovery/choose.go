@@ -142,8 +142,8 @@ func candidate(s *cluster.Service) (Candidate, bool) {
 			continue
 		}
 		c := Candidate{Key: s.Key, Product: r.product, Scheme: "http", Path: r.path, Header: r.header}
-		port, ok := portOf(s, &r)
-		if !ok {
+		port := portOf(s, &r)
+		if port == nil {
 			return Candidate{}, false
 		}
 		c.Port = port.Number
@@ -155,21 +155,14 @@ func candidate(s *cluster.Service) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// portOf returns the port of the HTTP API: one with a usual name, or with the usual number, or else the only one.
-func portOf(s *cluster.Service, r *rule) (cluster.ServicePort, bool) {
+// portOf returns the port of the HTTP API: one with a usual name, or with the usual number, or else the only one; nil if there is none.
+func portOf(s *cluster.Service, r *rule) *cluster.ServicePort {
 	for _, name := range r.ports {
-		for _, p := range s.Ports {
-			if p.Name == name {
-				return p, true
-			}
+		if p := cluster.Find(s.Ports, func(p *cluster.ServicePort) bool { return p.Name == name }); p != nil {
+			return p
 		}
 	}
-	for _, p := range s.Ports {
-		if p.Number == r.number || len(s.Ports) == 1 {
-			return p, true
-		}
-	}
-	return cluster.ServicePort{}, false
+	return cluster.Find(s.Ports, func(p *cluster.ServicePort) bool { return p.Number == r.number || len(s.Ports) == 1 })
 }
 
 // withoutHeadless removes Services whose name is that of another candidate of the namespace and "-headless": charts create both.
