@@ -41,12 +41,7 @@ func (c *constraints) Limits(namespace string) cluster.LimitRange {
 	if c.limitItems.at[namespace] == nil {
 		return cluster.LimitRange{} // not stored: a review may name a namespace that does not exist
 	}
-	merged, ok := c.limits[namespace]
-	if !ok {
-		merged = projection.MergeLimits(c.limitItems.at[namespace])
-		cluster.Put(&c.limits, namespace, merged)
-	}
-	return merged
+	return cluster.Memo(&c.limits, namespace, func() cluster.LimitRange { return projection.MergeLimits(c.limitItems.at[namespace]) })
 }
 
 // maxQuotasRead is the maximum number of quotas of a namespace, of any kind, that Quotas reads while it holds the mutex.
@@ -64,17 +59,12 @@ func (c *constraints) Quotas(namespace string) *cluster.Quotas {
 	if of == nil {
 		return nil
 	}
-	known, ok := c.quotaSets[namespace]
-	if ok {
-		return known
-	}
-	if len(of) > maxQuotasRead {
-		known = &cluster.Quotas{TooMany: true}
-	} else {
-		known = projection.MergeQuotas(slices.Collect(maps.Values(of)))
-	}
-	cluster.Put(&c.quotaSets, namespace, known)
-	return known
+	return cluster.Memo(&c.quotaSets, namespace, func() *cluster.Quotas {
+		if len(of) > maxQuotasRead {
+			return &cluster.Quotas{TooMany: true}
+		}
+		return projection.MergeQuotas(slices.Collect(maps.Values(of)))
+	})
 }
 
 // KnowsQuotas reports whether the ResourceQuotas of the cluster are known: watched, readable and not stale.
