@@ -166,12 +166,7 @@ func (l *Loop) pass(ctx context.Context, now time.Time) {
 }
 
 func (l *Loop) history(pool string) *capacity.History {
-	h := l.histories[pool]
-	if h == nil {
-		h = new(capacity.History)
-		l.histories[pool] = h
-	}
-	return h
+	return cluster.Memo(&l.histories, pool, func() *capacity.History { return new(capacity.History) })
 }
 
 // withAbsent adds the pools that have no nodes now but have a history, such as a pool that an autoscaler has scaled to zero. It forgets those

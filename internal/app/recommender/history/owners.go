@@ -24,11 +24,7 @@ type ownerResolver struct {
 
 // add adds a workload whose pods are to be found.
 func (r *ownerResolver) add(c candidateWorkload) {
-	namespace := c.workload.Namespace
-	if r.candidates[namespace] == nil {
-		r.candidates[namespace] = &candidateWorkloads{byName: map[string][]int{}, byLabel: map[string]map[string][]int{}}
-	}
-	r.candidates[namespace].add(c)
+	cluster.Memo(&r.candidates, c.workload.Namespace, func() *candidateWorkloads { return &candidateWorkloads{} }).add(c)
 }
 
 // workload returns the workload of a pod, or zero if it is none of the candidates. If several candidates match, the first one
@@ -66,16 +62,12 @@ type candidateWorkloads struct {
 func (cs *candidateWorkloads) add(c candidateWorkload) {
 	i := len(cs.all)
 	cs.all = append(cs.all, c)
-	cs.byName[c.workload.Name] = append(cs.byName[c.workload.Name], i)
+	cluster.Put(&cs.byName, c.workload.Name, append(cs.byName[c.workload.Name], i))
 	requirements, _ := c.selector.Requirements()
 	for _, q := range requirements {
 		switch q.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
-			values := cs.byLabel[q.Key()]
-			if values == nil {
-				values = map[string][]int{}
-				cs.byLabel[q.Key()] = values
-			}
+			values := cluster.Memo(&cs.byLabel, q.Key(), func() map[string][]int { return map[string][]int{} })
 			for v := range q.Values() {
 				values[v] = append(values[v], i)
 			}

@@ -128,12 +128,7 @@ func (r *historyReader) read(ctx context.Context, from source) error {
 
 func (r *historyReader) observe(s usage.Sample) {
 	r.samples++
-	container := podContainer{s.Pod, s.Container}
-	key, known := r.trackedAs[container]
-	if !known {
-		key = r.track(s.Pod, s.Container, s.At)
-		r.trackedAs[container] = key
-	}
+	key := cluster.Memo(&r.trackedAs, podContainer{s.Pod, s.Container}, func() cluster.Key { return r.track(s.Pod, s.Container, s.At) })
 	if key == (cluster.Key{}) {
 		return
 	}
