@@ -133,7 +133,7 @@ func (r *recommender) advice(now time.Time, v *view, a *cluster.Autoscaler) advi
 	to := *r.own(a)
 	to.MemoryLimits = to.MemoryLimits.Under(choice.MemoryLimits)
 	adv := advice{to: &to, by: r, now: now, in: v, choice: choice, pods: v.PodsOf(a.Target)}
-	adv.seen = v.podsSeen.get(a.Target, func() podsSeen { return lookAt(adv.pods, now) })
+	adv.seen = cluster.Memo(&v.podsSeen, a.Target, func() podsSeen { return lookAt(adv.pods, now) })
 	var conflict sizing.Problem
 	if conflicts {
 		conflict = sizing.ConflictProblem(adv.to, choice, assignment)
@@ -269,7 +269,7 @@ func (a *advice) sayPods() {
 func (a *advice) sayConflict() {
 	to := a.to
 	startupBoost := a.by.config.Gates.On(process.CPUStartupBoost)
-	first := a.in.applied.get(to.Target, func() *cluster.Autoscaler { return cluster.Governing(a.in.AutoscalersOf(to.Target), startupBoost) })
+	first := cluster.Memo(&a.in.applied, to.Target, func() *cluster.Autoscaler { return cluster.Governing(a.in.AutoscalersOf(to.Target), startupBoost) })
 	a.governing = first != nil && first.Key == to.Key
 	if first == nil || a.governing || !to.ChangesPods(startupBoost) || to.Target.IsZero() {
 		a.report(v1alpha1.ConditionTargetConflict, "", "")

@@ -26,7 +26,7 @@ func (r *recommender) awaitBackfill(ctx context.Context) <-chan struct{} {
 		done = r.startBackfill(ctx, time.Now())
 	})
 	if done == nil {
-		done = r.backfill.Abandon(time.Now(), r.served(r.world.Snapshot()))
+		done = r.backfill.Abandon(time.Now(), r.served(r.world.Snapshot().Autoscalers))
 	}
 	select {
 	case <-done:

@@ -59,7 +59,7 @@ func (a *advice) sayLeaks() {
 			continue
 		}
 		field := "limit" // that sets the memory which the container cannot exceed; 0 bytes: it is not set
-		bound := a.in.limits.get(usage.Ref{Workload: a.to.Target, Container: container}, func() int64 {
+		bound := cluster.Memo(&a.in.limits, usage.Ref{Workload: a.to.Target, Container: container}, func() int64 {
 			lowest, _ := policy.MemoryLimitsOf(a.pods, container)
 			return lowest
 		})

@@ -245,7 +245,7 @@ func (r *recommender) end(ctx context.Context) {
 	}
 	ctx, cancel := process.WindUp(ctx, 10*time.Second)
 	defer cancel()
-	r.checkpointer.Flush(ctx, time.Now(), r.served(r.world.Snapshot()))
+	r.checkpointer.Flush(ctx, time.Now(), r.served(r.world.Snapshot().Autoscalers))
 }
 
 func newRecommender(c Config, d dependencies) *recommender {
@@ -347,7 +347,7 @@ func (r *recommender) readProfiles(ctx context.Context, now time.Time, snapshot 
 func (r *recommender) look(snapshot *cluster.Snapshot) *view {
 	sizes := r.config.NodeFit.Options()
 	sizes.Scale = true // conditions are set with any value of --fit-nodes
-	v := &view{Snapshot: snapshot, served: r.served(snapshot), fleet: watcher.Fleet(r.world, sizes), governing: map[cluster.Workload]*cluster.Autoscaler{}}
+	v := &view{Snapshot: snapshot, served: r.served(snapshot.Autoscalers), fleet: watcher.Fleet(r.world, sizes), governing: map[cluster.Workload]*cluster.Autoscaler{}}
 	for _, a := range v.served {
 		if !a.Target.IsZero() {
 			v.governing[a.Target] = r.elected(v, a.Target)
@@ -393,8 +393,8 @@ func (r *recommender) count() {
 	}
 }
 
-func (r *recommender) served(s *cluster.Snapshot) []*cluster.Autoscaler {
-	return slices.DeleteFunc(slices.Clone(s.Autoscalers), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
+func (r *recommender) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
+	return slices.DeleteFunc(slices.Clone(all), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
 }
 
 // serves reports whether this recommender serves an autoscaler: it does if upstream's rule or the name of a profile selects it.
@@ -453,12 +453,8 @@ func (r *recommender) elected(v *view, w cluster.Workload) *cluster.Autoscaler {
 	if len(named) == 1 {
 		return named[0]
 	}
-	return v.electing.get(w, func() *cluster.Autoscaler {
-		served := slices.DeleteFunc(slices.Clone(named), func(a *cluster.Autoscaler) bool { return !r.serves(a) })
-		if a := cluster.Governing(served, r.config.Gates.On(process.CPUStartupBoost)); a != nil {
-			return a
-		}
-		return cluster.Oldest(served)
+	return cluster.Memo(&v.electing, w, func() *cluster.Autoscaler {
+		return cluster.Responsible(r.served(named), r.config.Gates.On(process.CPUStartupBoost))
 	})
 }
 

@@ -18,28 +18,16 @@ type view struct {
 	assignments sizing.Assignments                       // of the same workloads
 	fleet       *fleet.Fleet                             // the sizes of the nodes
 
-	electing memo[cluster.Workload, *cluster.Autoscaler] // elected
-	applied  memo[cluster.Workload, *cluster.Autoscaler] // of all autoscalers, the one that is applied to the pods
-	podsSeen memo[cluster.Workload, podsSeen]
-	limits   memo[usage.Ref, int64] // memoryLimit
+	// Values that are computed when they are needed (cluster.Memo). If many autoscalers reference one workload, a value is computed once for the
+	// workload and not once for each autoscaler.
+	electing map[cluster.Workload]*cluster.Autoscaler // elected
+	applied  map[cluster.Workload]*cluster.Autoscaler // of all autoscalers, the one that is applied to the pods
+	podsSeen map[cluster.Workload]podsSeen
+	limits   map[usage.Ref]int64 // memoryLimit
 }
 
 type podsSeen struct {
 	live    int            // number of live pods
 	begun   bool           // a pod is not pending
 	looping []*cluster.Pod // live pods with a container in an OOM kill loop, at most maxLooping
-}
-
-// A memo contains values of a view that are computed when they are needed. If many autoscalers reference one workload, a value is computed
-// once for the workload and not once for each autoscaler.
-type memo[K comparable, V any] map[K]V
-
-// get returns the value of a key, and computes it if the memo does not contain it.
-func (m *memo[K, V]) get(key K, compute func() V) V {
-	v, ok := (*m)[key]
-	if !ok {
-		v = compute()
-		cluster.Put(m, key, v)
-	}
-	return v
 }
