@@ -72,6 +72,26 @@ func TestExtra_encodedAndDecoded_keepsTheStoredFormat(t *testing.T) {
 	}
 }
 
+// The file is of the first version of podfit that stored checkpoints.
+func TestExtra_ofTheFirstVersion_isReadAndWrittenTheSame(t *testing.T) {
+	text, err := os.ReadFile("testdata/stored/extra-1.first.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(hour int) int64 { return time.Date(2026, 3, 1, 12+hour, 0, 0, 0, time.UTC).UnixNano() }
+	got, err := decodeExtra(data)
+	if err != nil || got.updated != at(28)/int64(time.Second) || got.memory != (seen{first: at(0), last: at(26), count: 2}) || got.oomAt != at(27) || got.oomBytes != 600<<20 || len(got.windows) != 1 {
+		t.Errorf("decoded as %+v, %v", got, err)
+	}
+	if again := got.encode(); !bytes.Equal(again, data) {
+		t.Errorf("encoded again as\n%x, want\n%x", again, data)
+	}
+}
+
 func BenchmarkExtra(b *testing.B) {
 	x := sampleExtra()
 	x.starts = someStarts()
