@@ -187,8 +187,12 @@ func startFaulty(t *testing.T) *faulty {
 	if w.binary, err = bed.Build(t.Context(), w.root, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
+	rights, err := bed.Components(filepath.Join(w.root, "deploy")) // each of them is taken away
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.Cluster, err = bed.Up(t.Context(), bed.Options{
-		Root: w.root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Prometheus: true, Progress: os.Stderr,
+		Root: w.root, Nodes: 3, NodeCPU: 8, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Prometheus: true, Rights: rights, Progress: os.Stderr,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,11 @@ func faultsOfRights(root string) (all []fault) {
 	} {
 		all = append(all, withoutRight(name))
 	}
-	manifests, err := bed.Manifests(filepath.Join(root, "deploy"))
+	components, err := bed.Components(filepath.Join(root, "deploy"))
+	if err != nil {
+		panic(err)
+	}
+	manifests, err := bed.Manifests(filepath.Join(root, "deploy"), components...)
 	if err != nil {
 		panic(err)
 	}

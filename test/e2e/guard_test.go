@@ -40,7 +40,7 @@ func TestGuard_nodeFillsUp_podMovesBeforeKubeletEvicts(t *testing.T) {
 }
 
 func guardOn(t *testing.T) {
-	s := newFillingNode(t, newSmallWorld(t, bed.Options{Nodes: 2}), "guard-on")
+	s := newFillingNode(t, newSmallWorld(t, bed.Options{Nodes: 2, Rights: []string{"node-guard"}}), "guard-on")
 	s.allow(invariant.Advised, "a pod with the recommended size moves because of the memory that it uses")
 	s.eventually("the updater watches the node", 90*time.Second, s.isWatched)
 	s.always("no pod moves below the line", 65*time.Second, s.undisturbed(s.critical, s.movable)) // the guard only observes for a minute
@@ -78,7 +78,7 @@ func guardOn(t *testing.T) {
 }
 
 func guardOff(t *testing.T) {
-	w := newSmallWorld(t, bed.Options{Nodes: 2})
+	w := newSmallWorld(t, bed.Options{Nodes: 2, Rights: []string{"node-guard"}})
 	w.updater.Kill()
 	var err error
 	if w.updater, err = w.healthy(t.Context(), bed.Updater().With("--node-guard=false")); err != nil {
@@ -181,11 +181,7 @@ func (s *fillingNode) usage(is func(used int64) bool) func(context.Context) erro
 
 // isWatched returns an error until the updater has read the usage of pods, which it does only while nodes are watched.
 func (p *place) isWatched(context.Context) error {
-	granted, err := grants(filepath.Join(p.root, "deploy"))
-	if err != nil {
-		return err
-	}
-	rights, err := p.Rights(granted)
+	rights, err := p.Rights(filepath.Join(p.root, "deploy"))
 	if err == nil && !rights.Used["vpa-updater: list pods.metrics.k8s.io"] {
 		err = errors.New("the updater has not read the usage of pods")
 	}

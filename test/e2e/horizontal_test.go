@@ -212,6 +212,7 @@ func TestUpdater_noRightToWriteHPAs_changesNeitherRequestNorTarget(t *testing.T)
 // withoutRight removes a verb from the rules of a ClusterRole of an account about a resource until the test ends.
 func (p *place) withoutRight(account, role, group, resource, verb string) {
 	p.Helper()
+	p.ExpectRefused(bed.Grant{Account: account, Verb: verb, Group: group, Resource: resource}.String())
 	roles := p.RbacV1().ClusterRoles()
 	r, err := roles.Get(p.Context(), role, metav1.GetOptions{})
 	if err != nil {

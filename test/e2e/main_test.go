@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +74,11 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	// The nodes have more CPU than all parallel tests use. On a smaller node the containers would get, and so use, less than they demand.
-	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: 3, NodeCPU: 16, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr})
+	value := func(name string) string { return flag.Lookup(name).Value.String() }
+	rights := needed(value("test.run"), value("test.skip"))
+	w.Cluster, err = bed.Up(ctx, bed.Options{
+		Root: root, Nodes: 3, NodeCPU: 16, NodeMemory: "16Gi", Metrics: 5 * time.Second, Audit: true, Rights: rights, Progress: os.Stderr,
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +87,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 			err = down
 		}
 	}()
-	if err := w.Install(ctx, filepath.Join(root, "deploy")); err != nil {
+	if err := w.install(ctx, rights); err != nil {
 		return 0, err
 	}
 	witness, err := w.Witness(ctx)

@@ -162,6 +162,9 @@ metadata: {name: all-vpas}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: all-vpas}
 subjects: [{kind: ServiceAccount, name: vpa-recommender, namespace: kube-system}]
 `)
+	for _, verb := range []string{"create", "delete", "patch"} {
+		p.ExpectRefused(bed.Grant{Account: "vpa-recommender", Verb: verb, Group: vpav1.GroupName, Resource: vpav1.ResourceAutoscalers}.String())
+	}
 	kubeconfig, err := p.Identity(p.Context(), "vpa-recommender")
 	if err != nil {
 		p.Fatal(err)

@@ -269,6 +269,8 @@ rules:
 // checkMissingRights runs a recommender without the rights to read nodes and events.
 func (p *place) checkMissingRights() {
 	p.Helper()
+	p.ExpectRefused("vpa-recommender: list nodes", "vpa-recommender: watch nodes",
+		"vpa-recommender: list nodepools.karpenter.sh", "vpa-recommender: list machinedeployments.cluster.x-k8s.io")
 	p.apply(noNodes)
 	r, err := p.healthy(p.Context(), recommender().Named("without-nodes"))
 	if err != nil {

@@ -27,7 +27,7 @@ const readsPressure = "vpa-updater: get nodes/stats named node-1"
 // TestGuard_nodeUnderPressure_podMovesOnlyWithRightAndFlag has its own cluster, whose kubelets report a memory pressure of 30 %. The updater runs with
 // --node-guard-pressure=0, with its default flags and the rights of deploy/, and without the right nodes/stats.
 func TestGuard_nodeUnderPressure_podMovesOnlyWithRightAndFlag(t *testing.T) {
-	w := newSmallWorld(t, bed.Options{Nodes: 3})
+	w := newSmallWorld(t, bed.Options{Nodes: 3, Rights: []string{"node-guard"}})
 	w.updater.Kill()
 	s := newPressedNode(t, w, "memory-pressure")
 

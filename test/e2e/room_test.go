@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ const roomWithin = 30 * time.Second
 // TestRoom_resizeExceedsFreeCapacity_podGetsItsSize has its own cluster, with two nodes that have 3900m of allocatable CPU each. The
 // kubelet's code defers each resize that exceeds the free capacity of the node. The updater has its default flags.
 func TestRoom_resizeExceedsFreeCapacity_podGetsItsSize(t *testing.T) {
-	w := newSmallWorld(t, bed.Options{Nodes: 2})
+	w := newSmallWorld(t, bed.Options{Nodes: 2, Rights: []string{"node-guard", "surges"}})
 	t.Run("full-node", func(t *testing.T) { fullNode(t, w) })
 	t.Run("two-nodes-fragmented", func(t *testing.T) { fragmentedNodes(t, w) })
 	t.Run("planned-steps", func(t *testing.T) { plannedSteps(t, w) })
@@ -53,7 +52,7 @@ func newSmallWorld(t *testing.T, o bed.Options, flags ...string) *world {
 			t.Error(err)
 		}
 	})
-	if err := w.Install(t.Context(), filepath.Join(w.root, "deploy")); err != nil {
+	if err := w.install(t.Context(), o.Rights); err != nil {
 		t.Fatal(err)
 	}
 	witness, err := w.Witness(t.Context())

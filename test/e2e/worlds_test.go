@@ -132,9 +132,9 @@ func runInGroups(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("list the tests: %w", err)
 	}
 	tests := slices.DeleteFunc(strings.Fields(string(list)), func(name string) bool { return !strings.HasPrefix(name, "Test") })
-	for _, test := range append(slices.Collect(maps.Keys(durations)), busiest) {
-		if !slices.Contains(tests, test) {
-			return 0, fmt.Errorf("worlds_test.go names %s, which is not one of the %d tests", test, len(tests))
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(durations)), slices.Collect(maps.Keys(needs)), []string{busiest}) {
+		if test, _, _ := strings.Cut(name, "/"); !slices.Contains(tests, test) {
+			return 0, fmt.Errorf("durations or needs name %s, which is not one of the %d tests", test, len(tests))
 		}
 	}
 	dir, err := os.MkdirTemp("", "podfit-e2e-")

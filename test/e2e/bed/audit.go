@@ -22,8 +22,8 @@ import (
 var accounts = []string{"vpa-recommender", "vpa-updater", "vpa-admission-controller", "podfit"}
 
 // auditPolicy logs what the invariants need: all writes of podfit except events, the creation of pods by any user, and every
-// write to a VPA with its response. For Rights it logs podfit's other requests without their bodies, and what kubelets ask about podfit's requests to them. Requests for configmaps of
-// markNamespace mark positions in the log.
+// write to a VPA with its response. For Rights it logs podfit's other requests without their bodies, and what kubelets ask about podfit's rights.
+// Requests for configmaps of markNamespace mark positions in the log.
 var auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -44,6 +44,10 @@ rules:
 - level: Request
 ` + auditedUsers + `
   verbs: [create, update, patch, delete, deletecollection]
+- level: RequestResponse
+  userGroups: [system:nodes]
+  verbs: [create]
+  resources: [{group: authorization.k8s.io, resources: [` + reviews + `]}]
 - level: Request
   verbs: [create]
   resources: [{group: "", resources: [pods]}]
@@ -53,10 +57,6 @@ rules:
   resources: [{group: "", resources: [configmaps]}]
 - level: Metadata
 ` + auditedUsers + `
-- level: RequestResponse
-  userGroups: ["system:nodes"]
-  verbs: [create]
-  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]
 - level: None
 `
 
@@ -69,6 +69,9 @@ func userNames() (out []string) {
 	}
 	return out
 }
+
+// reviews is the resource of the requests by which kubelets ask whether an account has a right.
+const reviews = "subjectaccessreviews"
 
 const accountPrefix = "system:serviceaccount:" + Namespace + ":"
 
@@ -131,9 +134,6 @@ func (f *auditFacts) add(line []byte) error {
 	f.writes = append(f.writes, w)
 	return nil
 }
-
-// reviews is the resource of the questions of kubelets.
-const reviews = "subjectaccessreviews"
 
 // writing are the verbs of writes.
 var writing = []string{"create", "update", "patch", "delete", "deletecollection"}

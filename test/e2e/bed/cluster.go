@@ -37,6 +37,7 @@ type Options struct {
 	Prometheus  bool          // run Prometheus, which scrapes cAdvisor of the kubelets
 	// StateMetrics also runs kube-state-metrics, with podfit's configuration for VPAs. Prometheus scrapes it.
 	StateMetrics bool
+	Rights       []string  // the components of deploy/rights that Install applies; none: the default rights
 	Speed        float64   // seconds of simulated usage per second; 0: 1
 	Static       bool      // the kubelets have the static policies of the CPU manager and of the memory manager
 	Progress     io.Writer // receives the progress of the build
@@ -59,6 +60,9 @@ type Cluster struct {
 	state    string         // URL of kube-state-metrics, "" when there is none
 	auditLog string         // path, "" when there is none
 	pids     map[Part]int
+
+	rights   []string // Options.Rights
+	refusals refusals
 }
 
 // startup is how long a cluster may take to become ready, without the build.
@@ -81,7 +85,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a folder for the cluster: %w", err)
 	}
-	c := &Cluster{Dir: dir}
+	c := &Cluster{Dir: dir, rights: o.Rights}
 	if err := c.up(ctx, tool, o); err != nil {
 		return nil, errors.Join(err, c.Down())
 	}
@@ -257,7 +261,12 @@ func (c *Cluster) Parts() map[Part]int { return maps.Clone(c.pids) }
 func (c *Cluster) StopPart(ctx context.Context, p Part) error { return c.part(ctx, p, "stop") }
 
 // StartPart starts a stopped part and returns when it is ready.
-func (c *Cluster) StartPart(ctx context.Context, p Part) error { return c.part(ctx, p, "start") }
+func (c *Cluster) StartPart(ctx context.Context, p Part) error {
+	if p == APIServer {
+		defer c.settling(time.Now())
+	}
+	return c.part(ctx, p, "start")
+}
 
 func (c *Cluster) part(ctx context.Context, p Part, do string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.control+"/parts/"+string(p)+"/"+do, nil)

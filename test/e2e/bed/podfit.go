@@ -98,12 +98,13 @@ func installed(o *unstructured.Unstructured) bool {
 }
 
 // Install applies podfit's CRDs, service accounts, RBAC rules and webhook objects from deploy/, the files that users install, with the
-// additional rights of deploy/rights.
-func (k *Kube) Install(ctx context.Context, deploy string) error {
-	all, err := Manifests(deploy)
+// components of deploy/rights in Options.Rights.
+func (c *Cluster) Install(ctx context.Context, deploy string) error {
+	all, err := Manifests(deploy, c.rights...)
 	if err != nil {
 		return err
 	}
+	defer c.settling(time.Now())
 	var crds, rest []*unstructured.Unstructured
 	for _, o := range all {
 		switch {
@@ -113,10 +114,10 @@ func (k *Kube) Install(ctx context.Context, deploy string) error {
 			rest = append(rest, o)
 		}
 	}
-	if err := k.Apply(ctx, Namespace, append(crds, rest...)...); err != nil {
+	if err := c.Apply(ctx, Namespace, append(crds, rest...)...); err != nil {
 		return err
 	}
-	return Until(ctx, 100*time.Millisecond, func(ctx context.Context) error { return k.established(ctx, crds) })
+	return Until(ctx, 100*time.Millisecond, func(ctx context.Context) error { return c.established(ctx, crds) })
 }
 
 // established returns an error if one of the CRDs is not served yet.

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -114,23 +116,68 @@ func addGrants(all map[Grant]bool, g Grant, r rbacv1.PolicyRule) {
 // Rights are what the audit log of a cluster says about the rights of podfit's service accounts.
 type Rights struct {
 	Used    map[string]bool // grants, as text
-	Refused map[string]int  // requests for which no role has a right, as the text of a grant, with their numbers
+	Refused map[string]int  // refused requests that no test expects, as the text of a grant, with their numbers
+}
+
+// refusals are the refused requests of podfit's service accounts that are no defect.
+type refusals struct {
+	mu       sync.Mutex
+	expected map[string]bool // as the text of a grant, without namespaces and names
+	settling [][2]time.Time  // when the API server may not have known the rights that are installed: start and end
+}
+
+// settle is how long an API server may refuse requests after it has started, or rights were installed: it watches roles and bindings.
+const settle = 10 * time.Second
+
+// settling notes that the API server has started, or that rights were installed, since a time.
+func (c *Cluster) settling(since time.Time) {
+	c.refusals.mu.Lock()
+	defer c.refusals.mu.Unlock()
+	c.refusals.settling = append(c.refusals.settling, [2]time.Time{since, time.Now().Add(settle)})
+}
+
+// ExpectRefused notes that a test expects that requests are refused. A request is written as "ACCOUNT: VERB RESOURCE.GROUP".
+func (c *Cluster) ExpectRefused(requests ...string) {
+	c.refusals.mu.Lock()
+	defer c.refusals.mu.Unlock()
+	if c.refusals.expected == nil {
+		c.refusals.expected = map[string]bool{}
+	}
+	for _, r := range requests {
+		c.refusals.expected[r] = true
+	}
+}
+
+// isExpected reports whether a refused request is no defect. Installed rights grant it, or not.
+func (r *refusals) isExpected(request Grant, isGranted bool, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	request.Namespace, request.Name = "", ""
+	return r.expected[request.String()] || isGranted && slices.ContainsFunc(r.settling, func(s [2]time.Time) bool { return !at.Before(s[0]) && at.Before(s[1]) })
 }
 
 // Rights reads the audit log of the cluster. It needs Options.Audit.
-func (c *Cluster) Rights(granted []Grant) (Rights, error) {
+func (c *Cluster) Rights(deploy string) (Rights, error) {
+	manifests, err := Manifests(deploy, c.rights...)
+	if err != nil {
+		return Rights{}, err
+	}
+	granted, err := Granted(manifests)
+	if err != nil {
+		return Rights{}, err
+	}
 	f, err := os.Open(c.auditLog)
 	if err != nil {
 		return Rights{}, err
 	}
 	defer f.Close()
-	return rightsOf(f, granted)
+	return rightsOf(f, granted, &c.refusals)
 }
 
-func rightsOf(log io.Reader, granted []Grant) (Rights, error) {
+func rightsOf(log io.Reader, granted []Grant, known *refusals) (Rights, error) {
 	out := Rights{Used: map[string]bool{}, Refused: map[string]int{}}
 	seen := map[Grant]bool{}
-	err := eachRequest(log, func(request Grant, refused, _ bool) {
+	err := eachRequest(log, func(request Grant, refused, atKubelet bool, at time.Time) {
 		if seen[request] && !refused {
 			return
 		}
@@ -146,7 +193,8 @@ func rightsOf(log io.Reader, granted []Grant) (Rights, error) {
 		switch {
 		case !refused:
 			seen[request] = true
-		case !isGranted: // else a test has taken the right away, or the API server has just started and does not know the roles yet
+		case atKubelet && isGranted: // a test has taken the right away
+		case !known.isExpected(request, isGranted, at):
 			request.Name = ""
 			out.Refused[request.String()]++
 		}
@@ -163,7 +211,7 @@ func (c *Cluster) KubeletRequests() (requests []string, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	err = eachRequest(f, func(request Grant, refused, atKubelet bool) {
+	err = eachRequest(f, func(request Grant, refused, atKubelet bool, _ time.Time) {
 		switch text := request.String(); {
 		case atKubelet && refused:
 			requests = append(requests, "refused, "+text)
@@ -174,8 +222,8 @@ func (c *Cluster) KubeletRequests() (requests []string, err error) {
 	return requests, err
 }
 
-// eachRequest calls a function with each request of podfit's service accounts in an audit log, to the API server or to a kubelet.
-func eachRequest(log io.Reader, do func(request Grant, refused, atKubelet bool)) error {
+// eachRequest calls a function with each request of podfit's service accounts in an audit log, to the API server or to a kubelet, and its time.
+func eachRequest(log io.Reader, do func(request Grant, refused, atKubelet bool, at time.Time)) error {
 	for r := bufio.NewReader(log); ; {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) { // the last line may be incomplete
@@ -184,38 +232,44 @@ func eachRequest(log io.Reader, do func(request Grant, refused, atKubelet bool))
 		if err != nil {
 			return fmt.Errorf("read the audit log: %w", err)
 		}
-		if !bytes.Contains(line, []byte(`"`+accountPrefix)) {
+		if !bytes.Contains(line, []byte(accountPrefix)) {
 			continue
 		}
 		var a auditLine
 		if err := json.Unmarshal(line, &a); err != nil {
 			return fmt.Errorf("read a line of the audit log: %w", err)
 		}
-		request, refused := a.request(), a.Annotations["authorization.k8s.io/decision"] == "forbid"
-		atKubelet := a.ObjectRef.Resource == reviews
-		if atKubelet && a.ResponseStatus.Code >= 300 {
-			continue // the kubelet got no answer
+		if slices.Contains(accounts, a.account()) {
+			do(a.request(), a.isRefused(), false, a.RequestReceivedTimestamp)
+			continue
 		}
-		if atKubelet {
-			var review authorizationv1.SubjectAccessReview
-			if err := json.Unmarshal(a.ResponseObject, &review); err != nil {
-				return fmt.Errorf("read what a kubelet asked: %w", err)
-			}
-			request, refused = reviewed(&review), !review.Status.Allowed
-		}
-		if slices.Contains(accounts, request.Account) {
-			do(request, refused, atKubelet)
+		if request, allowed, ok := a.reviewed(); ok {
+			do(request, !allowed, true, a.RequestReceivedTimestamp)
 		}
 	}
 }
 
-// reviewed describes a request to a kubelet as the right that it needs.
-func reviewed(review *authorizationv1.SubjectAccessReview) Grant {
-	g := Grant{Account: strings.TrimPrefix(review.Spec.User, accountPrefix)}
-	if of := review.Spec.ResourceAttributes; of != nil {
-		g.Verb, g.Resource, g.Name = of.Verb, of.Resource+"/"+of.Subresource, of.Name
+// isRefused reports whether RBAC refused the request, or one of podfit's own policies did.
+func (a *auditLine) isRefused() bool {
+	return a.Annotations["authorization.k8s.io/decision"] == "forbid" || strings.Contains(a.ResponseStatus.Message, "ValidatingAdmissionPolicy 'podfit-")
+}
+
+// reviewed returns the right about which a kubelet asked the API server for a request of one of podfit's service accounts, and whether it is allowed. It is
+// not ok if the line is none of these, or the kubelet got no answer.
+func (a *auditLine) reviewed() (g Grant, allowed, ok bool) {
+	if a.ObjectRef.Resource != reviews || !strings.HasPrefix(a.User.Username, "system:node:") {
+		return g, false, false
 	}
-	return g
+	var review authorizationv1.SubjectAccessReview
+	if a.ResponseStatus.Code >= 300 || json.Unmarshal(a.ResponseObject, &review) != nil || review.Spec.ResourceAttributes == nil {
+		return g, false, false
+	}
+	of := review.Spec.ResourceAttributes
+	g = Grant{Account: strings.TrimPrefix(review.Spec.User, accountPrefix), Verb: of.Verb, Group: of.Group, Resource: of.Resource, Name: of.Name}
+	if of.Subresource != "" {
+		g.Resource += "/" + of.Subresource
+	}
+	return g, review.Status.Allowed, slices.Contains(accounts, g.Account)
 }
 
 // request describes a request as the right that it needs.
@@ -233,31 +287,47 @@ func (a *auditLine) request() Grant {
 	return g
 }
 
-// Manifests returns the objects of the YAML files that Install applies, in the order of the files: those of the folder deploy, its CRDs, and deploy/rights.
-func Manifests(deploy string) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	err := filepath.WalkDir(deploy, func(path string, d os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != deploy && d.Name() != "crds" && !strings.HasPrefix(path, filepath.Join(deploy, "rights")):
-			return filepath.SkipDir // charts and examples
-		case d.IsDir() || filepath.Ext(path) != ".yaml":
-			return nil
+// Manifests returns the objects of the YAML files that Install applies, in the order of the files: those of the folder deploy, its CRDs, and the
+// components of deploy/rights with the given names.
+func Manifests(deploy string, components ...string) ([]*unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(deploy, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	crds, err := filepath.Glob(filepath.Join(deploy, "crds", "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, crds...)
+	if _, err := os.Stat(filepath.Join(deploy, "rights")); err == nil { // deploy/all-in-one has none
+		for _, name := range components {
+			files = append(files, filepath.Join(deploy, "rights", name, name+".yaml"))
 		}
+	}
+	var all []*unstructured.Unstructured
+	for _, path := range files {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("read a manifest: %w", err)
 		}
 		objects, err := Parse(b)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, objects...)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", deploy, err)
 	}
 	return all, nil
+}
+
+// Components returns the names of the components of deploy/rights.
+func Components(deploy string) ([]string, error) {
+	folders, err := os.ReadDir(filepath.Join(deploy, "rights"))
+	if err != nil {
+		return nil, fmt.Errorf("list the components of rights: %w", err)
+	}
+	var names []string
+	for _, folder := range folders {
+		names = append(names, folder.Name())
+	}
+	return names, nil
 }

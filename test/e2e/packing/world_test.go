@@ -49,7 +49,7 @@ type world struct {
 	hour     float64 // of the time that is played
 }
 
-// newWorld starts a cluster with podfit's updater and admission controller, with the rights of deploy/ and deploy/rights, and their default flags. The
+// newWorld starts a cluster with podfit's updater and admission controller, with the rights for all that moves pods, and their default flags. The
 // test writes the recommendations.
 func newWorld(t *testing.T, s *scene, r rule, root, binary, tool string) *world {
 	t.Helper()
@@ -57,6 +57,7 @@ func newWorld(t *testing.T, s *scene, r rule, root, binary, tool string) *world 
 	var err error
 	w.Cluster, err = bed.Up(t.Context(), bed.Options{
 		Root: root, Tool: tool, Nodes: nodeCount, NodeCPU: nodeCores, NodeMemory: fmt.Sprint(nodeMemory), Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr,
+		Rights: []string{"node-guard", "oom-rescue", "placeholders", "surges"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func newWorld(t *testing.T, s *scene, r rule, root, binary, tool string) *world 
 		}
 	})
 	w.must(w.Install(t.Context(), w.deploy))
+	w.ExpectRefused("vpa-updater: get configmaps") // the status of the cluster autoscaler
 	w.witness, err = w.Witness(t.Context())
 	w.must(err)
 	serving, err := bed.Serving()
@@ -293,15 +295,7 @@ func (w *world) checkInvariants(moved map[string]bool) {
 		}
 		w.Errorf("invariant violated:\n%v", v)
 	}
-	manifests, err := bed.Manifests(w.deploy)
-	var granted []bed.Grant
-	if err == nil {
-		granted, err = bed.Granted(manifests)
-	}
-	var rights bed.Rights
-	if err == nil {
-		rights, err = w.Rights(granted)
-	}
+	rights, err := w.Rights(w.deploy)
 	for _, refused := range slices.Sorted(maps.Keys(rights.Refused)) {
 		err = errors.Join(err, fmt.Errorf("%d requests were refused: deploy/ does not grant %s", rights.Refused[refused], refused))
 	}
