@@ -94,7 +94,7 @@ test: build localcluster ## Run what each change needs: all modules but those of
 
 .PHONY: test-nightly
 test-nightly: build localcluster ## Run the tests that make test leaves out: images, releases, packaging, browser, and all end-to-end tests
-	@$(STEP) "Prometheus of the local cluster" go -C localcluster run ./cmd/localcluster build --prometheus
+	@$(STEP) "Prometheus and Karpenter for the local cluster" go -C localcluster run ./cmd/localcluster build --prometheus --karpenter
 	@$(call run_tests,.cache/nightly.log,$(NIGHTLY) test/packaging test/e2e test/load) printf '\n=== all tests\n'; tools/testresults .cache/nightly.log; exit $$failed
 test-nightly: E2E = all
 

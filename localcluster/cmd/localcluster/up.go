@@ -17,7 +17,7 @@ import (
 
 func build() *cobra.Command {
 	var cache, export, arch string
-	var prometheus, stateMetrics bool
+	var prometheus, stateMetrics, karpenter bool
 	c := &cobra.Command{
 		Use:   "build",
 		Short: "Build the executables that are missing or out of date",
@@ -33,6 +33,9 @@ func build() *cobra.Command {
 			}
 			if stateMetrics {
 				wanted = append(wanted, launch.StateMetrics)
+			}
+			if karpenter {
+				wanted = append(wanted, launch.Karpenter)
 			}
 			if export != "" {
 				return b.Export(c.Context(), export, arch, wanted...)
@@ -52,6 +55,7 @@ func build() *cobra.Command {
 	c.Flags().StringVar(&arch, "arch", runtime.GOARCH, "architecture of those machines, in Go's names; their system is Linux")
 	c.Flags().BoolVar(&prometheus, "prometheus", false, "also build Prometheus")
 	c.Flags().BoolVar(&stateMetrics, "kube-state-metrics", false, "also build kube-state-metrics")
+	c.Flags().BoolVar(&karpenter, "karpenter", false, "also build Karpenter with its provider for tests; up does not start it")
 	return c
 }
 

@@ -58,6 +58,10 @@ var (
 		Name: "kube-state-metrics", Contents: "metrics of objects, for tests of alerts and boards", Dir: "kubestatemetrics",
 		Package: "k8s.io/kube-state-metrics/v2", Sources: []string{"kubestatemetrics"}, Flags: []string{"-ldflags", "-s -w"},
 	}
+	Karpenter = Artifact{
+		Name: "karpenter", Contents: "Karpenter, whose nodes are Node objects, for tests of capacity", Dir: "karpenter",
+		Package: "sigs.k8s.io/karpenter/kwok", Sources: []string{"karpenter"}, Flags: []string{"-ldflags", "-s -w"},
+	}
 )
 
 // A Builder builds executables and keeps them until their sources change.
