@@ -70,14 +70,18 @@ func (s *Sizes) MayFit(p *cluster.Pod, size cluster.Resources) bool {
 	return known && ever && p.Controller.Kind != "DaemonSet"
 }
 
-// Misfit returns why a pod with the given requests does not fit. It names no group of nodes: its owner may not know of them.
+// Misfit returns why a pod with the given requests does not fit.
 func (s *Sizes) Misfit(p *cluster.Pod, size cluster.Resources) decision.Reason {
-	r := decision.Reason{Code: decision.NoNodeFits, Text: size.String()}
-	_, known := s.Accepting(p.Reach())
-	if _, ever := s.fleet.CanAdd(p, size); ever && known && p.Controller.Kind != "DaemonSet" {
-		r.Note = "Groups of nodes could add one, but are at their maximum, or their autoscaler waits after a failure."
+	return decision.Reason{Code: decision.NoNodeFits, Text: size.String(), Note: s.AtMaximum(p, size)}
+}
+
+// AtMaximum says that no node can be added now for a pod with the given requests, "" if one can, or never can. It names no group of nodes: its owner may not know of them.
+func (s *Sizes) AtMaximum(p *cluster.Pod, size cluster.Resources) string {
+	now, ever := s.fleet.CanAdd(p, size)
+	if _, known := s.Accepting(p.Reach()); now || !ever || !known || p.Controller.Kind == "DaemonSet" {
+		return ""
 	}
-	return r
+	return "Groups of nodes could add one, but are at their maximum, or their autoscaler waits after a failure."
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/headroom"
@@ -71,6 +72,7 @@ func (s *pass) lacksHeadroom(d *entry) (decision.Reason, bool) {
 	}
 	r, lacks := s.headroom.Lacks(d.Decision)
 	d.placed = !lacks
+	r.Note = s.sizes.AtMaximum(d.Pod, change.Total(d.Pod, d.Replacement()))
 	return r, lacks
 }
 
