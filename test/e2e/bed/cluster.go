@@ -53,6 +53,7 @@ type Cluster struct {
 	Dir        string // where logs and identities are kept; removed when the cluster stops
 
 	control  string         // URL
+	machines machines       // what all machines have in common
 	ca       string         // path of the certificate authority
 	cert     string         // path of a client certificate that the kubelets accept
 	key      string         // path of its key
@@ -109,6 +110,9 @@ const (
 	PrometheusPart   = "--prometheus"
 	StateMetricsPart = "--kube-state-metrics"
 )
+
+// KarpenterPart is Karpenter, which is built like a part of the cluster. The tests start it.
+const KarpenterPart = "--karpenter"
 
 // BuildCluster builds the executables of the local cluster that are missing or out of date, with those of the given parts. It returns the
 // path of the local cluster's command.
@@ -188,6 +192,8 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	var info struct {
 		Kubeconfig, Control, AuditLog, Prometheus, PrometheusTargets, StateMetrics, CA, ClientCert, ClientKey string
 
+		machines
+
 		Nodes []string
 		Ports struct{ Kubelets []int }
 		Parts []struct {
@@ -203,6 +209,8 @@ func (c *Cluster) up(ctx context.Context, tool string, o Options) error {
 	c.Prometheus = info.Prometheus
 	c.Targets = info.PrometheusTargets
 	c.auditLog = info.AuditLog
+	c.machines = info.machines
+	c.machines.controlPlane = filepath.Join(filepath.Dir(tool), "controlplane")
 	c.ca, c.cert, c.key = info.CA, info.ClientCert, info.ClientKey
 	c.state = info.StateMetrics
 	c.kubelets = map[string]int{}
@@ -353,23 +361,27 @@ func (c *Cluster) Play(ctx context.Context, s Scenario) error {
 
 // simulation sends a request to the control API, and decodes the response into v, unless v is nil.
 func (c *Cluster) simulation(ctx context.Context, method, path string, body []byte, v any) error {
+	text, err := c.request(ctx, method, path, body)
+	if err != nil || v == nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
+// request sends a request to the control API, and returns the response.
+func (c *Cluster) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.control+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode >= 300:
-		return errors.New(resp.Status + " " + strings.TrimSpace(string(text)))
-	case v == nil:
-		return nil
+	if err == nil && resp.StatusCode >= 300 {
+		err = errors.New(resp.Status + " " + strings.TrimSpace(string(text)))
 	}
-	return json.Unmarshal(text, v)
+	return text, err
 }
