@@ -60,8 +60,8 @@ func TestKarpenter_halfAnHour_noLoop(t *testing.T) {
 	})
 	w.began = time.Now()
 	grown := func(cpu string, nodes int) {
-		w.holds("the pods of grow request "+cpu, w.sized(t.Context(), "grow", 2, cpu))
-		w.holds("Karpenter has so many nodes", w.present(nodes))
+		w.holds("the pods of grow request "+cpu, func(ctx context.Context) error { return w.sized(ctx, "grow", 2, cpu) })
+		w.holds("Karpenter has so many nodes", func(context.Context) error { return w.present(nodes) })
 	}
 	scenes := []scene{
 		{0, "grow needs 3 cores", func() { w.apply(autoscaler("grow", 2, "3")) }},
@@ -70,13 +70,15 @@ func TestKarpenter_halfAnHour_noLoop(t *testing.T) {
 			w.apply(autoscaler("held", 1, "3"))
 		}},
 		{4 * time.Minute, "late needs 3 cores; the NodePool is at its limit", func() {
-			w.holds("Karpenter has 3 nodes", w.present(3))
+			w.holds("Karpenter has 3 nodes", func(context.Context) error { return w.present(3) })
 			w.apply(autoscaler("late", 1, "3"))
 		}},
 		{11 * time.Minute, "huge needs 6 cores", func() { w.apply(deployment("huge", 1, "500m"), autoscaler("huge", 1, "6")) }},
 		{16 * time.Minute, "late has not got its node, huge is not asked for", func() {
-			w.holds("late waits for its next request", w.explains(t.Context(), "late", "CapacityNotFound", "at their maximum"))
-			w.holds("huge waits for a NodePool that is not at its limit", w.explains(t.Context(), "huge", "Unplaceable", "at their maximum"))
+			w.holds("late waits for its next request", func(ctx context.Context) error {
+				return w.explains(ctx, "late", "CapacityNotFound", "at their maximum")
+			})
+			w.holds("huge waits for a NodePool that is not at its limit", func(ctx context.Context) error { return w.explains(ctx, "huge", "Unplaceable", "at their maximum") })
 		}},
 		{21 * time.Minute, "late is deleted", func() { w.remove("late") }},
 		{24 * time.Minute, "Karpenter has removed the node for held; grow needs 500m", func() {
@@ -89,8 +91,8 @@ func TestKarpenter_halfAnHour_noLoop(t *testing.T) {
 		}},
 		{31 * time.Minute, "huge has its node, grow is left alone", func() {
 			grown("500m", 1)
-			w.holds("the pods of grow are not replaced again", w.explains(t.Context(), "grow", "keeps changing"))
-			w.holds("huge has its size", w.sized(t.Context(), "huge", 1, "6"))
+			w.holds("the pods of grow are not replaced again", func(ctx context.Context) error { return w.explains(ctx, "grow", "keeps changing") })
+			w.holds("huge has its size", func(ctx context.Context) error { return w.sized(ctx, "huge", 1, "6") })
 		}},
 	}
 	for _, s := range scenes {
@@ -111,10 +113,15 @@ func (w *world) until(since time.Duration) {
 	}
 }
 
-// holds reports an error without ending the test, so that the log of the whole time is written.
-func (w *world) holds(what string, err error) {
+// soon is within which a check of the long test holds. On a busy machine, a request to the API server may fail.
+const soon = 20 * time.Second
+
+// holds waits until a check returns nil. It reports an error without ending the test, so that the log of the whole time is written.
+func (w *world) holds(what string, check func(context.Context) error) {
 	w.Helper()
-	if err != nil {
+	ctx, cancel := bed.WithPatience(w.Context(), soon)
+	defer cancel()
+	if err := bed.Until(ctx, time.Second, check); err != nil {
 		w.Errorf("after %v: %s: %v", time.Since(w.began).Round(time.Second), what, err)
 	}
 }
