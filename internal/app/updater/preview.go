@@ -15,6 +15,7 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/compatibility"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
@@ -149,10 +150,18 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 	gathered.Surges = surgesOf(w)
 	if c.CapacityBeforeEviction != capacityOff && c.WatchesAllPods() {
 		gathered.Provider = headroom.PlaceholderPods // whether podfit may create them is not known without a request that writes
+		if slices.ContainsFunc(states, lackedProvider) {
+			gathered.Provider = headroom.NoProvider
+		}
 	}
 	gathered.SchedulerPreempts = c.ResizePreemption == preemptionOn
 	gathered.Explained = explained
 	return plan.Begin(now, gathered, u.budget), gathered, u.budget
+}
+
+// lackedProvider reports whether the updater recorded that it could not ask for capacity.
+func lackedProvider(s ledger.State) bool {
+	return slices.ContainsFunc(s.Waiting, func(w ledger.WaitingState) bool { return w.Reason == decision.NoCapacityProvider.String() })
 }
 
 // surgesOf returns the surges in progress, nil if it is not known whether a HorizontalPodAutoscaler scales the workloads.

@@ -21,6 +21,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/explanation"
+	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/edge/kube"
 )
@@ -217,6 +218,36 @@ func TestPreview_podWaitsUntilATime_isNotChangedBefore(t *testing.T) {
 	if bounded < 20 {
 		t.Errorf("%d pods wait until a time, want more", bounded)
 	}
+}
+
+// With the rights of deploy/ alone, the updater cannot ask for capacity. Once it has recorded that, NEXT says the same as the updater, and not that a pod waits for
+// capacity that nobody asked for.
+func TestPreview_updaterCannotAskForCapacity_nextSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newUnsettled(1)
+		y.autoscalers[0].Mode, y.quotas = cluster.Recreate, nil
+		y.config.CapacityBeforeEviction, y.config.MinReplicas = capacityAsk, 1
+		y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(1000, 4<<30), Ready: true}}
+		y.autoscalers[0].Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(600, 1<<30), Target: cluster.Amounts(700, 1<<30), Upper: cluster.Amounts(800, 2<<30)}}}
+		y.change(func(p *cluster.Pod) {
+			p.Node, p.Created, p.Containers[0].Requests = "n", time.Now().Add(-time.Hour), cluster.Amounts(300, 1<<30)
+		})
+		codes := func(states ...ledger.State) (codes []string) {
+			settings := &Settings{y.config}
+			pass, _, _ := settings.preview(time.Now(), y, states, nil)
+			for _, d := range pass.Decisions() {
+				codes = append(codes, d.Reason.Code.String())
+			}
+			return codes
+		}
+		if got := codes(); !slices.Contains(got, decision.AwaitingCapacity.String()) {
+			t.Errorf("nothing is recorded, and NEXT has %q", got)
+		}
+		recorded := ledger.State{Workload: y.pods[0].Workload(), Waiting: []ledger.WaitingState{{Reason: decision.NoCapacityProvider.String(), Pods: 1}}}
+		if got := codes(recorded); !slices.Contains(got, decision.NoCapacityProvider.String()) || slices.Contains(got, decision.AwaitingCapacity.String()) {
+			t.Errorf("the updater has recorded that it cannot ask, and NEXT has %q", got)
+		}
+	})
 }
 
 // The flags that the switch sets decide what explain and the page say about NEXT, but for those that decide when the updater acts, or about other objects.
