@@ -280,10 +280,10 @@ func (c *Config) checkpointer() history.CheckpointerConfig {
 //	look           selects the served autoscalers, and the profile of each workload, for all later steps
 //	configure      prepares the usage store for these workloads: it must not load or observe anything for others
 //	restore        loads stored history into the prepared workloads, before new samples
-//	track          adds pods, before their samples
+//	track          adds pods, before their samples, and what was read before the term, before OOM kills
 //	continueFormer adds the history of former names of workloads (podfit.dev/continues), before the first recommendation
 //	mergeHistory   adds history from Prometheus to tracked pods, before new samples
-//	observe        adds what was read before the term, readings of kubelets, and samples
+//	observe        adds readings of kubelets and samples
 //	prune          removes old history. Samples of this pass are new, so their history stays
 //	advise         computes recommendations from all of it
 //	save, collect  store the history, then delete stored history that is not needed
@@ -304,13 +304,13 @@ func (r *recommender) pass(ctx context.Context, now time.Time) {
 	r.restore(ctx, now, v)
 	watch.Step("LoadVPAs")
 
+	r.usageStore.BoundBy(r.world.Nodes())
+	r.groups.Store.BoundBy(r.world.Nodes())
 	r.track(v)
 	r.continueFormer(now, v)
 	r.mergeHistory(now)
 	watch.Step("LoadPods")
 
-	r.usageStore.BoundBy(r.world.Nodes())
-	r.groups.Store.BoundBy(r.world.Nodes())
 	r.observeReadings()
 	r.observe(ctx, v)
 	r.learnt(ctx, now)
@@ -469,11 +469,6 @@ func (r *recommender) track(v *view) {
 			continue
 		}
 		seen[p.Key] = true
-		r.metrics.read(p)
-		if n := r.usageStore.ObserveExits(p); n > 0 {
-			r.log.Info("Observed an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
-			r.qualityOfOOM(v, p)
-		}
 	}
 	for key := range r.tracked {
 		if !seen[key] {
@@ -481,6 +476,17 @@ func (r *recommender) track(v *view) {
 		}
 	}
 	r.tracked = seen
+	r.observeEarlier()
+	for _, p := range v.Pods {
+		if !seen[p.Key] {
+			continue
+		}
+		r.metrics.read(p)
+		if n := r.usageStore.ObserveExits(p); n > 0 {
+			r.log.Info("Observed an OOM kill", slog.String("pod", p.Key.String()), slog.Int("containers", n))
+			r.qualityOfOOM(v, p)
+		}
+	}
 	evictions := r.world.MemoryEvictions()
 	r.groups.Track(evictions)
 	for _, e := range evictions {
@@ -513,15 +519,25 @@ func (r *recommender) observeReadings() {
 	}
 }
 
-// observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
-func (r *recommender) observe(ctx context.Context, v *view) {
+// observeEarlier adds what was read before the term. OOM kills come later, because they need the usage before them.
+func (r *recommender) observeEarlier() {
+	tracked := false
 	for earlier := range r.waiting.Take() {
+		if !tracked {
+			tracked, r.groups.Store.HoldKills = true, true
+			r.groups.Track(nil)
+			r.groups.Store.HoldKills = false
+		}
 		for i := range earlier {
 			r.usageStore.Observe(earlier[i])
 			r.groups.Observe(&earlier[i])
 		}
 		r.groups.Observed()
 	}
+}
+
+// observe reads usage and adds it to the usage store. If usage cannot be read, the usage store does not change.
+func (r *recommender) observe(ctx context.Context, v *view) {
 	samples, err := r.samples(ctx)
 	switch {
 	case err == nil && r.outage != nil:

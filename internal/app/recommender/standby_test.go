@@ -14,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/app/recommender/standby"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
 
 // A leader is killed long after its last write. The next one knows what it knew, as if it had been the leader all the time: no sample is missing, and none counts
@@ -89,5 +90,106 @@ func TestStandby_leaderIsKilled_nextOneKnowsTheSame(t *testing.T) {
 	}
 	if without, _ := known(false); without.Samples >= want.Samples {
 		t.Errorf("%d samples without a standby, %d with one: the test shows nothing", without.Samples, want.Samples)
+	}
+}
+
+// takeover lets a recommender lead until it is killed or stopped, and another one, which has read usage all the time or not, make its first pass after a change.
+func takeover(t *testing.T, b *bench, read, stopped bool, led time.Duration, before func(time.Duration), change func()) *recommender {
+	t.Helper()
+	waiting := standby.Of(b.Samples, slog.New(slog.DiscardHandler))
+	r := b.during(led, func(after time.Duration) {
+		before(after)
+		waiting.Add(t.Context(), time.Now())
+	})
+	if stopped {
+		r.end(t.Context())
+	}
+	change()
+	d := b.dependencies()
+	if read {
+		d.waiting = waiting
+	}
+	next := newRecommender(b.config, d)
+	if err := next.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next.pass(t.Context(), time.Now())
+	return next
+}
+
+// What a leader stored when it was stopped is all that there is, so a standby adds nothing: not if a pod has the name of another one since, upstream wrote the
+// checkpoint, most pods have no window in it, or the VPA is known only from the second pass on.
+func TestStandby_leaderIsStopped_nothingCountsTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods   int
+		change func(b *bench) (after func())
+	}{
+		"nothing else": {2, func(*bench) func() { return func() {} }},
+		"pod is replaced": {1, func(b *bench) func() {
+			p := *b.pods[0]
+			p.UID, p.Created, p.Started = "new", time.Now(), time.Now()
+			b.pods[0] = &p
+			b.use["app"] = cluster.Amounts(100, 100<<20)
+			return func() {}
+		}},
+		"upstream wrote": {1, func(b *bench) func() {
+			for k, c := range b.stored {
+				c.Updated = c.Updated.Add(time.Second)
+				b.stored[k] = c
+			}
+			return func() {}
+		}},
+		"many pods": {1000, func(*bench) func() { return func() {} }},
+		"VPA is known later": {1, func(b *bench) func() {
+			all := b.autoscalers
+			b.autoscalers, b.stale = nil, []string{watcher.AutoscalersFeed}
+			return func() { b.autoscalers = all }
+		}},
+	} {
+		var got [2]usage.Checkpoint
+		for i, read := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				web := b.deployment("web", c.pods, "app")
+				b.autoscale("web", web)
+				after := func() {}
+				r := takeover(t, b, read, true, 30*time.Minute, func(time.Duration) { b.use["app"] = cluster.Amounts(100, 900<<20) }, func() {
+					after = c.change(b)
+					time.Sleep(30 * time.Second)
+				})
+				after()
+				time.Sleep(time.Minute)
+				r.pass(t.Context(), time.Now())
+				got[i], _ = r.usageStore.Checkpoint(web, "app", time.Now())
+			})
+		}
+		if got[0].Samples != got[1].Samples || got[0].Samples == 0 || !cmp.Equal(got[0].Memory, got[1].Memory) {
+			t.Errorf("%s: %d samples with a standby, %d without; memory %s", name, got[1].Samples, got[0].Samples, cmp.Diff(got[0].Memory, got[1].Memory))
+		}
+	}
+}
+
+// A container uses much for some minutes, and then the leader and the pod are killed. The kill shows that more than this usage is needed.
+func TestStandby_podIsKilledToo_usageBeforeTheKillCounts(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			web := b.deployment("web", 1, "app")
+			b.autoscale("web", web)
+			const led = 5*time.Hour + 8*time.Minute
+			r := takeover(t, b, read, false, led, func(after time.Duration) {
+				b.use["app"] = cluster.Amounts(100, 40<<20)
+				if after > led-4*time.Minute {
+					b.use["app"] = cluster.Amounts(100, 900<<20)
+				}
+			}, func() {
+				b.kill(b.pods...)
+				b.use["app"] = cluster.Amounts(100, 40<<20)
+				time.Sleep(20 * time.Second)
+			})
+			if _, needed, _ := r.usageStore.Series(web, "app").LastOOM(); (needed > 900<<20) != read {
+				t.Errorf("with a standby %v, the kill shows that %d MiB are needed", read, needed>>20)
+			}
+		})
 	}
 }

@@ -89,6 +89,8 @@ type conditionWrite struct {
 // write writes conditions in parallel. What fails, for example because the object has changed, or is not done in time, is
 // written by a later pass.
 func (c *conditionReporter) write(ctx context.Context, now time.Time, due []conditionWrite) {
+	isOurs := c.recommended()
+	due = slices.DeleteFunc(due, func(w conditionWrite) bool { return !isOurs(w.autoscaler) })
 	ctx, cancel := context.WithTimeout(ctx, conditionsTimeout)
 	defer cancel()
 	process.Each(maxWorkers, due, func(w conditionWrite) {

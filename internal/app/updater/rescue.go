@@ -6,6 +6,7 @@ package updater
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/api/podfit/v1alpha1"
@@ -48,7 +49,8 @@ func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, all
 		}
 	}
 	var due []conditionWrite
-	for _, a := range all {
+	for _, key := range slices.SortedFunc(maps.Keys(all), cluster.Key.Compare) {
+		a := all[key]
 		report := c.rescues.of(a.Key)
 		state, active := next[a.Key]
 		isShown := report.last.status == watcher.True && now.Before(report.last.done.Add(rescueShown))

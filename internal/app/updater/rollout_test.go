@@ -449,3 +449,18 @@ func TestReportOf_invalidAnnotationsAboutRuntimesLimitsAndSettings_areReported(t
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// podfit writes no condition to a VPA that another recommender serves, but its owner gets a warning why no pod changes.
+func TestUpdater_vpaOfAnotherRecommender_invalidAnnotationIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.Recreate)
+		y.autoscalers[0].Recommender, y.autoscalers[0].Rules.WindowProblem = "other", "x"
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		c := &conditions{}
+		u.conditions.writer = c
+		u.pass(t.Context(), time.Now())
+		if !slices.ContainsFunc(y.recorded, func(e string) bool { return strings.HasPrefix(e, "InvalidAnnotation web: ") }) || c.tried > 0 {
+			t.Errorf("events %q, %d attempts to write conditions", y.recorded, c.tried)
+		}
+	})
+}

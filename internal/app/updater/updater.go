@@ -290,12 +290,11 @@ func (u *updater) served(all []*cluster.Autoscaler) []*cluster.Autoscaler {
 	})
 }
 
-// seen returns the autoscalers of the watched namespaces whose status is podfit's.
+// seen returns the autoscalers of the watched namespaces.
 func (u *updater) seen(of []*cluster.Autoscaler) map[cluster.Key]*cluster.Autoscaler {
-	isOurs := u.conditions.recommended()
 	all := make(map[cluster.Key]*cluster.Autoscaler, len(of))
 	for _, a := range of {
-		if u.config.Serves(a.Namespace) && isOurs(a) {
+		if u.config.Serves(a.Namespace) {
 			all[a.Key] = a
 		}
 	}

@@ -72,7 +72,9 @@ func (s *pass) lacksHeadroom(d *entry) (decision.Reason, bool) {
 	}
 	r, lacks := s.headroom.Lacks(d.Decision)
 	d.placed = !lacks
-	r.Note = s.sizes.AtMaximum(d.Pod, change.Total(d.Pod, d.Replacement()))
+	if lacks {
+		r.Note = s.sizes.AtMaximum(d.Pod, change.Total(d.Pod, d.Replacement()))
+	}
 	return r, lacks
 }
 

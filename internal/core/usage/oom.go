@@ -29,6 +29,9 @@ type lastKill struct {
 // ObserveOOM adds an OOM kill as a memory peak above the memory that was not enough. It returns whether the kill is new. It may
 // be called any number of times for one kill, also after a restart: kills not later than the last known one are ignored.
 func (b *Store) ObserveOOM(kill OOM) bool {
+	if b.HoldKills {
+		return false
+	}
 	instance, at := b.find(kill.Pod, kill.Container, kill.At)
 	if instance == nil || at <= instance.lastOOM {
 		return false

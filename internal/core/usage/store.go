@@ -31,6 +31,7 @@ type Sample struct {
 	Memory    float64     // bytes
 	Has       cluster.Set // which of the two were measured
 	Peak      bool        // Memory is the highest of a run that has ended (runs.Run.Peak), and no sample of usage
+	Earlier   bool        // it was read before the history was restored, which may contain it
 	Reading   bool        // it is only for the run, and CPU is the mean since its start (runs.Run.Read)
 
 	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
@@ -74,6 +75,8 @@ const KnownStart = 10 * time.Minute
 
 // A Store keeps the ContainerHistory of each container of each workload.
 type Store struct {
+	HoldKills bool // OOM kills are not added yet
+
 	cfg       Config
 	rules     rules // of containers without rules of their own
 	pods      map[cluster.Key]*pod
@@ -203,6 +206,9 @@ func (b *Store) Tracked(key cluster.Key) bool { return b.pods[key] != nil }
 
 // Observe adds a sample and returns which of its resources were accepted. It does not allocate.
 func (b *Store) Observe(sample Sample) cluster.Set {
+	if sample.Earlier && !lacks(b, &sample) {
+		return 0
+	}
 	instance, at := b.find(sample.Pod, sample.Container, sample.At)
 	if instance == nil {
 		return 0
@@ -229,6 +235,17 @@ func (b *Store) Observe(sample Sample) cluster.Set {
 		}
 	}
 	return taken
+}
+
+// lacks reports whether the restored history cannot contain a sample: it is newer than the last one of the pod or, if none of the pod was stored, than the
+// history itself.
+func lacks(b *Store, sample *Sample) bool {
+	p := b.pods[sample.Pod]
+	if p == nil || !p.workload.governed {
+		return false
+	}
+	in, at := p.instance(sample.Container), sample.At.UnixNano()
+	return in != nil && at > max(in.lastCPU, in.lastMemory) && (in.lastCPU > 0 || at > in.series.savedAt)
 }
 
 func (b *Store) observeCPU(instance *instance, cores float64, at int64) bool {

@@ -79,7 +79,7 @@ func (r *Readings) Run(ctx context.Context, p *process.Process, interval time.Du
 		<-ctx.Done()
 		return nil
 	}
-	process.Every(ctx, max(interval, least), p.Recovering("standby of the recommender", func(ctx context.Context, now time.Time) {
+	process.Every(ctx, max(interval, least), p.Recovering("standby", func(ctx context.Context, now time.Time) {
 		if !p.IsLeading() {
 			r.Add(ctx, now)
 		}
@@ -89,9 +89,9 @@ func (r *Readings) Run(ctx context.Context, p *process.Process, interval time.Du
 
 // Add reads usage, and removes old readings.
 func (r *Readings) Add(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
+	limited, cancel := context.WithTimeout(ctx, process.UsageTimeout)
 	defer cancel()
-	samples, err := r.read(ctx)
+	samples, err := r.read(limited)
 	if ctx.Err() == nil && err != nil && !r.failing {
 		r.log.Warn("Cannot read usage while another replica leads; if that one is lost, usage since its last write is lost, too", slog.String("error", kube.Answer(err)))
 	}
@@ -102,8 +102,8 @@ func (r *Readings) Add(ctx context.Context, now time.Time) {
 		r.kept = append(r.kept, reading{now, cluster.Each(samples, func(s *usage.Sample) sample {
 			return sample{unique.Make(name{s.Pod, s.Container}), s.At.UnixNano(), s.CPU, s.Memory, s.Has}
 		})})
+		r.kept = slices.DeleteFunc(r.kept, func(old reading) bool { return now.Sub(old.at).Abs() > keep }) // not in an outage, in which no leader stores either
 	}
-	r.kept = slices.DeleteFunc(r.kept, func(old reading) bool { return now.Sub(old.at).Abs() > keep })
 }
 
 // Take returns the readings since the process led last, or of the last minutes, and forgets them. Each is valid until the next one.
@@ -120,7 +120,7 @@ func (r *Readings) Take() iter.Seq[[]usage.Sample] {
 			out = out[:0]
 			for _, s := range old.samples {
 				of := s.of.Value()
-				out = append(out, usage.Sample{Pod: of.pod, Container: of.container, At: time.Unix(0, s.at).UTC(), CPU: s.cpu, Memory: s.memory, Has: s.has})
+				out = append(out, usage.Sample{Pod: of.pod, Container: of.container, At: time.Unix(0, s.at).UTC(), CPU: s.cpu, Memory: s.memory, Has: s.has, Earlier: true})
 			}
 			if !yield(out) {
 				return

@@ -5,7 +5,6 @@ package projection
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -65,8 +64,12 @@ func needsMore(c *corev1.Container) bool {
 	if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort > 0 }) {
 		return true
 	}
-	isOther := func(name corev1.ResourceName) bool {
-		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
+	for _, amounts := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+		for name := range amounts {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+				return true
+			}
+		}
 	}
-	return slices.ContainsFunc(slices.AppendSeq(slices.Collect(maps.Keys(c.Resources.Requests)), maps.Keys(c.Resources.Limits)), isOther)
+	return false
 }
