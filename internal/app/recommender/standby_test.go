@@ -5,16 +5,21 @@ package recommender
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/app/recommender/standby"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
+	"podfit.dev/podfit/test/kubetest"
 )
 
 // A leader is killed long after its last write. The next one knows what it knew, as if it had been the leader all the time: no sample is missing, and none counts
@@ -191,5 +196,24 @@ func TestStandby_podIsKilledToo_usageBeforeTheKillCounts(t *testing.T) {
 				t.Errorf("with a standby %v, the kill shows that %d MiB are needed", read, needed>>20)
 			}
 		})
+	}
+}
+
+// Only a replica that may wait for the lease keeps readings, and only where the leader does not store history in each pass.
+func TestStandby_flags_keepReadingsOnlyWhereTheyAreNeeded(t *testing.T) {
+	clients, err := kube.ClientsFor(kubetest.LocalConfig(kubetest.NewLocalAPI(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := process.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for flags, want := range map[string]bool{
+		"--leader-elect": true, "": false, "--leader-elect --compatibility=upstream": false, "--leader-elect --storage=prometheus": false,
+		"--leader-elect --use-external-metrics --external-metrics-cpu-metric=c": false,
+	} {
+		c := given(t, strings.Fields(flags)...)
+		got, err := c.Standby(&c.Election, p, clients)
+		if err != nil || (got != nil) != want {
+			t.Errorf("%q: readings are kept: %v, error %v", flags, got != nil, err)
+		}
 	}
 }
