@@ -24,10 +24,12 @@ import (
 // needs are the components of deploy/rights that tests need on the shared cluster, by the name of the test and of its case. The cluster has those of all
 // tests that run. A test with a cluster of its own names them in bed.Options.
 var needs = map[string][]string{
-	busiest + "/beside-hpa":     {"hpa-targets"},
-	busiest + "/oom-kill-loops": {"oom-rescue"},
-	busiest + "/surge":          {"surges"},
-	busiest + "/" + initRuns:    {"kubelet-metrics"},
+	busiest + "/beside-hpa":         {"hpa-targets"},
+	busiest + "/oom-kill-loops":     {"oom-rescue"},
+	busiest + "/requests-reset":     {"placeholders"}, // dry runs of replacements create pods
+	busiest + "/surge":              {"surges"},
+	busiest + "/webhook-not-called": {"placeholders"},
+	busiest + "/" + initRuns:        {"kubelet-metrics"},
 
 	"TestExplain_hundredRandomStates_updaterDoesWhatNextSays":              {"placeholders"}, // explain assumes this right
 	"TestExplain_singleReplica_nextAndYouAreWhatHappens":                   {"placeholders"},
@@ -88,10 +90,10 @@ func TestNeeded_patterns_selectTheComponentsOfTests(t *testing.T) {
 		want      []string
 	}{
 		{"^TestRoom", "", nil},
-		{"^(" + busiest + ")$", "", []string{"hpa-targets", "kubelet-metrics", "oom-rescue", "surges"}},
+		{"^(" + busiest + ")$", "", []string{"hpa-targets", "kubelet-metrics", "oom-rescue", "placeholders", "surges"}},
 		{"^" + busiest + "$/^(surge|daemonset)$", "", []string{"surges"}},
 		{busiest + "/daemonset", "", nil},
-		{busiest, "/surge|beside", []string{"kubelet-metrics", "oom-rescue"}},
+		{busiest, "/surge|beside", []string{"kubelet-metrics", "oom-rescue", "placeholders"}},
 		{"killedAtSteps", "", []string{"placeholders", "surges"}},
 		{"killedAtSteps", "OfASurge/case", []string{"placeholders", "surges"}},
 		{"killedAtSteps", "OfASurge", []string{"placeholders"}},

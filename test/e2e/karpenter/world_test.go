@@ -62,7 +62,7 @@ func newWorld(t *testing.T, limit int) *world {
 	tool, err := bed.BuildCluster(t.Context(), root, os.Stderr, bed.KarpenterPart)
 	w.must(err)
 	w.Cluster, err = bed.Up(t.Context(), bed.Options{
-		Root: root, Tool: tool, Nodes: 1, NodeCPU: 4, NodeMemory: "8Gi", Metrics: 5 * time.Second, Audit: true, Progress: os.Stderr,
+		Root: root, Tool: tool, Nodes: 1, NodeCPU: 4, NodeMemory: "8Gi", Metrics: 5 * time.Second, Audit: true, Rights: []string{"placeholders"}, Progress: os.Stderr,
 	})
 	w.must(err)
 	t.Cleanup(func() {
