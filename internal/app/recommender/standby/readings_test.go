@@ -7,7 +7,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,10 +18,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // A process that leads reads nothing here. Readings are of the last 15 minutes, also if the clock jumps, a failure is logged once, and a panic ends nothing.
@@ -127,4 +132,48 @@ func TestReadings_apiServerIsAway_areKeptAndItIsLogged(t *testing.T) {
 			t.Errorf("%d readings are left, want those of 15 minutes; log:\n%s", n, log.String())
 		}
 	})
+}
+
+// A taken reading may be left before its end.
+func TestReadings_take_mayStopEarly(t *testing.T) {
+	r := Of(func(context.Context) ([]usage.Sample, error) {
+		return []usage.Sample{{Container: "app", At: time.Now()}}, nil
+	}, slog.New(slog.DiscardHandler))
+	r.Add(t.Context(), time.Now())
+	r.Add(t.Context(), time.Now())
+	n := 0
+	for range r.Take() {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d readings", n)
+	}
+}
+
+// The samples are those of the Metrics API.
+func TestNew_metricsAPI_samplesAreRead(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[{"metadata":{"namespace":"shop","name":"web-0"},
+			"timestamp":"2026-03-01T12:00:00Z","window":"15s","containers":[{"name":"app","usage":{"cpu":"250m","memory":"64Mi"}}]}]}`)
+	}))
+	defer api.Close()
+	clients, err := kube.ClientsFor(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(clients, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Add(t.Context(), time.Now())
+	for samples := range r.Take() {
+		want := usage.Sample{Pod: cluster.Key{Namespace: "shop", Name: "web-0"}, Container: "app", At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), CPU: 0.25, Memory: 64 << 20, Has: cluster.Both, Earlier: true}
+		if len(samples) != 1 || samples[0] != want {
+			t.Errorf("got %+v, want %+v", samples, want)
+		}
+		return
+	}
+	t.Error("nothing was read")
 }
