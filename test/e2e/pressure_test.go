@@ -62,7 +62,7 @@ func TestGuard_nodeUnderPressure_podMovesOnlyWithRightAndFlag(t *testing.T) {
 //   - heavy causes the pressure, and can run on no other node.
 //   - first and second use so little that the node still uses more than 70 % without one of them.
 //
-// A pod of no VPA uses as much on node-3, which so is not watched, and causes more pressure there. Only node-2 takes new pods.
+// A pod of no VPA uses as much on node-3, which is not watched because of that, and causes more pressure there. Only node-2 takes new pods.
 type pressedNode struct {
 	*place
 	pods []corev1.Pod // those that still run on the node

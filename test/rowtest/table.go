@@ -80,7 +80,7 @@ var Table = []Deviation{
 		Why:      "the bounds of most containers change a little each minute, and the API server would store each change of thousands of VPAs", Test: "TestCompatibility_boundMovesALittle_writesAreThoseOfEachValue"},
 	{Name: "checkpoint writes", Weakness: "S-02", Flag: "status-interval", Ours: "10m0s", Theirs: "0s",
 		Upstream: "writes each checkpoint in each pass",
-		Podfit:   "writes it only after a change, and at most every ten minutes once the history is older than some hours; at once after an OOM kill. A replica that waits for the lease reads usage, too, so that none is lost with the leader",
+		Podfit:   "writes it only after a change, and at most every ten minutes once the history is older than some hours; at once after an OOM kill. A replica that waits for the lease reads usage, too, and adds it when it leads",
 		Why:      "load on etcd", Test: "TestCompatibility_historyGrows_checkpointWritesAreThoseOfEachValue"},
 	{Name: "roles of pods", Flag: "role-history", Ours: "24h0m0s", Theirs: "0s",
 		Upstream: "gives all pods of a workload one size",

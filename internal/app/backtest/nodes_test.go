@@ -32,7 +32,7 @@ func TestBacktest_nodes_countsThoseThatTheRequestsNeed(t *testing.T) {
 	}
 	const nodes = "memory=8Gi,cpu=4,pods=20,replicas=4"
 	shared, _ := runBacktest(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", nodes)
-	if want := "packed was sized for 1 pod of a workload on a node, and half of the nodes have at least 2. A cluster counts them, and so does copies=2 in --nodes"; !strings.Contains(strings.Join(strings.Fields(shared), " "), want) {
+	if want := "packed assumes 1 pod of a workload on a node, but half of the nodes have at least 2. In a cluster podfit counts these pods, and requests more: add copies=2 to --nodes"; !strings.Contains(strings.Join(strings.Fields(shared), " "), want) {
 		t.Errorf("it is not said that a cluster counts the pods of a workload on a node:\n%s", shared)
 	}
 	counted := nodesOf(t, "--trace", trace, "--recommenders", "default,packed", "--nodes", nodes, "--nodes", nodes+",copies=2")

@@ -74,7 +74,7 @@ type Alarm struct {
 	Pressure    float64               // if only that is the sign: its share; else 0
 	Rests       bool                  // no pod moves: three moves did not help, or a moved pod came back
 	Waits       bool                  // no pod moves: the last move is less than a minute ago
-	Usage       map[cluster.Key]int64 // by pod
+	Usage       map[cluster.Key]int64 // by pod, also by samples that are too old to count in Used
 }
 
 // Share returns which share of the part of the node that is for peaks is in use.
@@ -178,7 +178,7 @@ func (b *Book) add(now time.Time, pods []*cluster.Pod, samples map[cluster.Key]S
 			continue
 		case age > maxAge:
 			sum.aging += s.Bytes
-			to.Usage[p.Key] = s.Bytes // whose priority is the lowest
+			to.Usage[p.Key] = s.Bytes // it may be the pod with the lowest priority, which moves first
 			continue
 		}
 		to.Usage[p.Key] = s.Bytes

@@ -292,7 +292,8 @@ func TestBook_usageOfANodeIsNotKnown_noPodMovesThere(t *testing.T) {
 }
 
 // With metrics-server's default, a node is measured each minute, and shown 10 seconds later. What is older than a minute does not count, the samples of half of
-// the pods are two seconds older, and still a rise is seen. A pod that is always measured too late stops that, but not an alarm above the line.
+// the pods are two seconds older, and still a rise is seen. If the samples of one pod are always too old, the rise is
+// not seen, but usage above the line still raises an alarm.
 func TestBook_samplesAreOfEachMinute_riseIsSeen(t *testing.T) {
 	for late, want := range map[bool]bool{false: true, true: false} {
 		s := newScene(4)

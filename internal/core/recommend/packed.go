@@ -70,7 +70,7 @@ const (
 // PackingProblems are the texts of the problems, about a container.
 var PackingProblems = map[PackingProblem]string{
 	NodesNotKnown:  "no node is known that its pods may run on",
-	TooYoung:       "fewer than three days of its memory usage are known, or it has run again for too short a time after a pause",
+	TooYoung:       "fewer than three days of its memory usage are known, or too little is known since a pause of several days",
 	LimitByRequest: "its memory limit follows the request, because of the rule for limits or because its language runtime sizes the heap by it",
 	LargerThanHalf: "its highest usage is more than half of the memory of the smallest node that its pods may run on",
 }

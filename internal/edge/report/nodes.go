@@ -49,7 +49,7 @@ func aboutNodes(c *replay.Comparison, r *packing.Report) string {
 	}
 	for i := range r.Results {
 		if x := &r.Results[i]; x.Copies > 0 {
-			about += fmt.Sprintf("; %s was sized for %s of a workload on a node, and half of the nodes have at least %d. A cluster counts them, and so does copies=%d in --nodes", x.Recommender, wording.Count(r.Shape.OnNode, "pod"), x.Copies, x.Copies)
+			about += fmt.Sprintf("; %s assumes %s of a workload on a node, but half of the nodes have at least %d. In a cluster podfit counts these pods, and requests more: add copies=%d to --nodes", x.Recommender, wording.Count(r.Shape.OnNode, "pod"), x.Copies, x.Copies)
 		}
 	}
 	switch {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package standby keeps the usage of the last minutes in a recommender that does not lead. The leader stores each usage history every ten minutes, so when it
-// is lost, the next leader adds this usage to the stored history and lacks none.
+// is lost, the next leader adds this usage to the stored history.
 package standby
 
 import (
@@ -93,7 +93,8 @@ func (r *Readings) Add(ctx context.Context, now time.Time) {
 	defer cancel()
 	samples, err := r.read(limited)
 	if ctx.Err() == nil && err != nil && !r.failing {
-		r.log.Warn("Cannot read usage while another replica leads; if that one is lost, usage since its last write is lost, too", slog.String("error", kube.Answer(err)))
+		r.log.Warn("Cannot read usage while another replica leads. If the leader stops now, the usage that it has not stored is lost", slog.String("error", kube.Answer(err)),
+			slog.String("remedy", "check the Metrics API with kubectl top pods"))
 	}
 	r.failing = err != nil
 	r.mu.Lock()
