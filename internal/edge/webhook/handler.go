@@ -241,7 +241,7 @@ func (h *Handler) decode(body []byte) (out *decodedReview) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error("Decoding of an admission review panicked; object admitted unchanged", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			out.err = errPanicked
+			out.err = errors.New("panic")
 			out.pod = nil
 			out.now = nil
 		}
@@ -270,8 +270,6 @@ func (h *Handler) decode(body []byte) (out *decodedReview) {
 	}
 	return out
 }
-
-var errPanicked = errors.New("panic")
 
 // answer answers one review. If podfit fails, the object is admitted unchanged.
 func (h *Handler) answer(ctx context.Context, a *decodedReview) (response *admissionv1.AdmissionResponse, result, about string) {

@@ -67,14 +67,11 @@ func (o *targetObject) key() (cluster.Workload, error) {
 	return cluster.Workload{Group: s.Target.Group, Kind: s.Target.Kind, Namespace: o.Metadata.Namespace, Name: s.Target.Name}, nil
 }
 
-// errNoObject is the error of an answer with status 200 that is not the requested object, such as one of a proxy. The write may have been
-// carried out.
-var errNoObject = errors.New("the answer is not the requested object; a proxy may have sent it")
-
-// checkAnswer returns errNoObject if the metadata of an answer lack what each stored object has: a name and a version.
+// checkAnswer returns an error if the metadata of an answer with status 200 lack what each stored object has: a name and a version. A write
+// may have been carried out.
 func checkAnswer(m *metav1.ObjectMeta) error {
 	if m.Name == "" || m.ResourceVersion == "" {
-		return errNoObject
+		return errors.New("the answer is not the requested object; a proxy may have sent it")
 	}
 	return nil
 }
@@ -137,12 +134,10 @@ func decodeHistory(raw json.RawMessage) (usage.History, error) {
 		out.LastSample = valid(h.LastSample.Time)
 	}
 	if h.Container == "" {
-		return out, errNoName
+		return out, errors.New("it names no container")
 	}
 	return out, nil
 }
-
-var errNoName = errors.New("it names no container")
 
 // newest adds a history to those of a workload, or replaces or leaves that of the same container, whichever is newer.
 func newest(hs []usage.History, h usage.History) []usage.History {

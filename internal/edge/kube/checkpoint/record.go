@@ -182,13 +182,6 @@ func appendJSON(b []byte, value any) []byte {
 	return append(b, raw...)
 }
 
-// Errors of records that are loaded.
-var (
-	errNegative = errors.New("the value is negative")
-	errMissing  = errors.New("the value is missing")
-	errTooLong  = fmt.Errorf("the value has more than %d bytes", longestText)
-)
-
 // longestText is the maximum size of a text in a record, in bytes. The longest are answers of the API server, of about 300 bytes.
 const longestText = 512
 
@@ -293,7 +286,7 @@ func (d decoder) member(f *storedField, v reflect.Value, raw json.RawMessage, ou
 		err = d.value(f, v, raw, outer)
 	}
 	if err == nil && f.required && (absent || v.IsZero() && v.Kind() != reflect.Uint8) {
-		err = errMissing
+		err = errors.New("the value is missing")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
@@ -390,7 +383,7 @@ func decodeName(v reflect.Value, raw json.RawMessage) error {
 
 func notNegative(n int64) error {
 	if n < 0 {
-		return errNegative
+		return errors.New("the value is negative")
 	}
 	return nil
 }
@@ -399,7 +392,7 @@ func text(raw json.RawMessage) (string, error) {
 	var s string
 	err := json.Unmarshal(raw, &s)
 	if err == nil && len(s) > longestText {
-		return "", errTooLong
+		return "", fmt.Errorf("the value has more than %d bytes", longestText)
 	}
 	return s, err
 }
