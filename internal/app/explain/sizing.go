@@ -52,17 +52,18 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 		return
 	}
 	pods := live(world.Snapshot().PodsOf(in.Subject.Workload)) // the recommendation is for all of them, also if one is explained
-	store, workloads := c.history(ctx, in, pods, world, clients, choice)
+	nodes := fleet.NewNodes(world.Nodes(), world.Selectors())
+	store, workloads := c.history(ctx, in, pods, nodes, world, clients, choice)
 	s := &rationale.Sizing{
 		Now: in.Now, Profile: workloads.Profile(choice, in.Subject.Workload), Histories: store.All(in.Subject.Workload), Autoscaler: a, Kills: killsOf(pods), Pods: pods, Global: c.jobs.Recommender.MaxAllowed(),
 	}
 	declared, _ := criticality.DeclaredBy(pods)
-	nodes := fleet.NewNodes(world.Nodes(), world.Selectors()).Smallest(pods)
+	smallest := nodes.Smallest(pods)
 	for _, p := range recommend.Builtins() {
 		other := *a
 		other.Recommender = p.Name
 		if of := catalog.Of(&other); of.Usable {
-			s.Profiles = append(s.Profiles, of.For(declared, nodes))
+			s.Profiles = append(s.Profiles, of.For(declared, smallest))
 		}
 	}
 	if len(in.Pods) > 0 {
@@ -78,7 +79,7 @@ func (c *Config) size(ctx context.Context, in *explanation.Input, world *watcher
 // history returns the stored usage history of the workload. The checkpoint of a VPA has it for the default profile, and a UsageHistory for
 // the others.
 func (c *Config) history(
-	ctx context.Context, in *explanation.Input, pods []*cluster.Pod, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
+	ctx context.Context, in *explanation.Input, pods []*cluster.Pod, nodes *fleet.Nodes, world *watcher.World, clients *kube.Clients, choice *sizing.Choice,
 ) (*usage.Store, sizing.Workloads) {
 	w := in.Subject.Workload
 	a := in.Autoscaler
@@ -87,10 +88,6 @@ func (c *Config) history(
 	store.Tick(in.Now)
 	store.Configure(w, a.Policies)
 	assignments := sizing.Assignments{w: sizing.Assignment{Choice: choice, By: a}}
-	var nodes *fleet.Nodes
-	if assignments.NodeBound() {
-		nodes = fleet.NewNodes(world.Nodes(), world.Selectors())
-	}
 	workloads.Apply(store, in.Now, cluster.NewSnapshot(slices.Clone(pods), []*cluster.Autoscaler{a}), assignments, nodes)
 	o := checkpoint.StorageOptions{Namespace: w.Namespace, Log: slog.New(slog.DiscardHandler)}
 	stored, checkpoints, histories := checkpoint.ReadStored(ctx, clients, o)

@@ -39,11 +39,7 @@ func newBook(profile string, s *scene) *book {
 		b.store.Configure(w.key, nil)
 		assignments[w.key] = sizing.Assignment{Choice: s.catalog.Of(a), By: a}
 	}
-	var nodes *fleet.Nodes
-	if assignments.NodeBound() {
-		nodes = fleet.NewNodes(s.Nodes, s.Selectors)
-	}
-	b.workloads.Apply(b.store, s.Now, s.snapshot, assignments, nodes)
+	b.workloads.Apply(b.store, s.Now, s.snapshot, assignments, fleet.NewNodes(s.Nodes, s.Selectors))
 	return b
 }
 
