@@ -12,9 +12,6 @@ import (
 	"podfit.dev/podfit/internal/app/process"
 )
 
-// usualWidth is the line length of flags in the help if the output is not a terminal, as for manual pages.
-const usualWidth = 80
-
 // flagSections is the annotation of a command whose value cobra prints in the place of flags. Template functions would be global.
 const flagSections = "podfit.dev/flags"
 
@@ -31,6 +28,7 @@ func SetHelp(root *cobra.Command) {
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
 		}
+		const usualWidth = 80 // the line length of flags if the output is not a terminal, as for manual pages
 		c.Annotations[flagSections] = flagUsages(c, process.Columns(c.OutOrStdout(), usualWidth))
 		help(c, args)
 	})

@@ -64,9 +64,6 @@ type Updater interface {
 // columns is the width of texts about messages that are not for a terminal.
 const columns = 100
 
-// timeout limits the whole command.
-const timeout = 2 * time.Minute
-
 // Config is the configuration of podfit explain.
 type Config struct {
 	Kube      kube.Config
@@ -141,6 +138,7 @@ Conditions for --if:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
+			const timeout = 2 * time.Minute // of the whole command
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if len(args) == 0 {

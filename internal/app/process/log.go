@@ -47,11 +47,9 @@ var klogFlags = []struct{ name, value, help string }{
 
 func (c *LogConfig) given(flag string) bool { return c.fs != nil && c.fs.Changed(flag) }
 
-// noEffect ends the help of flags that are accepted and ignored.
-const noEffect = " Accepted for compatibility; has no effect."
-
 // Flags binds the configuration to flags, with klog's names.
 func (c *LogConfig) Flags(fs *pflag.FlagSet) {
+	const noEffect = " Accepted for compatibility; has no effect." // ends the help of flags that are accepted and ignored
 	c.fs = fs
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "Verbosity of the log. 5 and higher also logs debug messages.")
 	fs.StringVar(&c.Format, "log-format", c.Format, "Format of the log: text or json. On a terminal, the default is plain text for people.")

@@ -119,9 +119,6 @@ func (p *Process) IsLeading() bool { return p.leading.Load() }
 // to limits.memory sets it (deploy/).
 const MemoryLimitVariable = "PODFIT_MEMORY_LIMIT"
 
-// minMemoryLimit is the smallest memory limit in bytes that is accepted. With less, the garbage collector of the Go runtime would never stop.
-const minMemoryLimit = 16 << 20
-
 // gcPercent is by how much the heap grows before the garbage collector runs, if GOGC is not set. With 100,000 pods, podfit needs a third less memory
 // than with Go's 100 %, and a tenth more CPU time (docs/performance.md).
 const gcPercent = 33
@@ -130,6 +127,7 @@ const gcPercent = 33
 // and kernel memory of the process. It is 0, which means that the limit of the runtime is not changed, if the limit of the
 // container is not known or GOMEMLIMIT is set.
 func heapLimit(getenv func(string) string) (int64, error) {
+	const minMemoryLimit = 16 << 20 // in bytes; with less, the garbage collector of the Go runtime would never stop
 	text := getenv(MemoryLimitVariable)
 	if text == "" || getenv("GOMEMLIMIT") != "" {
 		return 0, nil

@@ -64,6 +64,7 @@ Exit codes:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
+			const readingInterval = time.Minute // between two readings of the Metrics API; the recommender has the same
 			j := job{Config: c, streams: s, interval: readingInterval}
 			return j.run(cmd.Context())
 		},
@@ -82,9 +83,6 @@ type job struct {
 	streams  process.Streams
 	interval time.Duration // between two readings of the Metrics API
 }
-
-// readingInterval is the time between two readings of the Metrics API. The recommender has the same.
-const readingInterval = time.Minute
 
 func (c *Config) window() time.Duration {
 	d, err := model.ParseDuration(c.History)

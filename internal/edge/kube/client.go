@@ -184,8 +184,6 @@ type Clients struct {
 	Account     string               // context and user of the kubeconfig, for messages; "" in a pod
 }
 
-const protobuf = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-
 // NewClients returns clients of the API server of a Config. It sends no request.
 func NewClients(c Config) (*Clients, error) {
 	cfg, err := c.Rest()
@@ -251,7 +249,7 @@ func ClientsFor(cfg *rest.Config) (*Clients, error) {
 
 	builtin := rest.CopyConfig(cfg)
 	builtin.ContentType = runtime.ContentTypeProtobuf
-	builtin.AcceptContentTypes = protobuf
+	builtin.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if cs.Core, err = kubernetes.NewForConfigAndClient(builtin, httpClient); err != nil {
 		return nil, fmt.Errorf("make client of built-in kinds: %w", err)
 	}

@@ -25,9 +25,6 @@ type Lease struct {
 	ahead, aheadSince time.Time
 }
 
-// maxClockSkew is how far a time in the lease may be in the future to be compared with the clock of this process.
-const maxClockSkew = 10 * time.Second
-
 // NewLease returns the lease with a name. It sends no request.
 func NewLease(c *Clients, namespace, name string) *Lease {
 	return &Lease{name: name, leases: c.Leases.CoordinationV1().Leases(namespace)}
@@ -65,6 +62,7 @@ func (l *Lease) IsFresh(ctx context.Context, timeout time.Duration, now time.Tim
 	}
 	times := []time.Time{lease.CreationTimestamp.Time, ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time}
 	latest := slices.MaxFunc(times, time.Time.Compare)
+	const maxClockSkew = 10 * time.Second // how far a time in the lease may be in the future to be compared with the clock of this process
 	isAhead := func(at time.Time) bool { return at.After(now.Add(maxClockSkew)) }
 	if isAhead(latest) {
 		if !latest.Equal(l.ahead) {

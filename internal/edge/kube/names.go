@@ -16,9 +16,6 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 )
 
-// mostNames is how many names of a kind are read for the completion in a shell. A longer list cannot be read on a screen.
-const mostNames = 500
-
 // Contexts returns the names of the contexts in the kubeconfig, sorted.
 func (c Config) Contexts() ([]string, error) {
 	config, err := c.rules().Load()
@@ -81,6 +78,7 @@ func begins(prefix, typed string) bool {
 
 // Names returns the names of the objects of a namespace, at most 500. An empty namespace means all.
 func (c *Clients) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	const mostNames = 500 // that are read for the completion in a shell; a longer list cannot be read on a screen
 	list, err := c.Metadata.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostNames})
 	if err != nil {
 		return nil, err

@@ -21,9 +21,6 @@ import (
 	v1 "podfit.dev/podfit/api/v1"
 )
 
-// preflightTimeout bounds the request of Preflight, so that a user waits less than ten seconds for its result.
-const preflightTimeout = 8 * time.Second
-
 // Preflight lists at most one VPA and reports whether there is one in the namespace; "" means all namespaces. Its error is one line with
 // the server, the user, the cause and the remedy.
 func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, err error) {
@@ -35,6 +32,7 @@ func (c *Clients) Preflight(ctx context.Context, namespace string) (found bool, 
 }
 
 func listOne(ctx context.Context, client rest.Interface, namespace, resource string) rest.Result {
+	const preflightTimeout = 8 * time.Second // so that a user waits less than ten seconds for the result of Preflight
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Param("limit", "1").MaxRetries(0).Do(ctx)

@@ -89,9 +89,6 @@ func (c *Clients) Programs(ctx context.Context) ([]Program, error) {
 	return out, nil
 }
 
-// webhookConfig is the name of the webhook configuration of podfit and the upstream VPA.
-const webhookConfig = "vpa-webhook-config"
-
 // InCharge returns those of the programs of a job that most certainly do it. Anyone can create a Deployment with the labels of podfit in a
 // namespace of their own, but no lease in the namespace of the installation. So these count, in this order:
 //
@@ -99,6 +96,7 @@ const webhookConfig = "vpa-webhook-config"
 //   - of several, those whose pods hold the lease of the job;
 //   - of other namespaces, those whose pods hold a lease of the job there. If leases cannot be read, all of them.
 func (c *Clients) InCharge(ctx context.Context, programs []Program, job string, namespaces ...string) []Program {
+	const webhookConfig = "vpa-webhook-config" // of podfit and the upstream VPA
 	if len(programs) == 0 {
 		return nil
 	}
@@ -114,6 +112,7 @@ func (c *Clients) InCharge(ctx context.Context, programs []Program, job string, 
 	}
 	candidates := own
 	if len(own) == 0 {
+		const maxPrograms = 20 // bounds the programs whose leases are read
 		candidates = programs[:min(len(programs), maxPrograms)]
 	}
 	holders, known := c.holders(ctx, candidates, job)
@@ -122,9 +121,6 @@ func (c *Clients) InCharge(ctx context.Context, programs []Program, job string, 
 	}
 	return candidates
 }
-
-// maxPrograms bounds the programs whose leases are read.
-const maxPrograms = 20
 
 // holders returns the programs whose pods hold a lease of the job in their namespace, and whether all leases could be read.
 func (c *Clients) holders(ctx context.Context, programs []Program, job string) (out []Program, known bool) {

@@ -23,9 +23,6 @@ import (
 	"podfit.dev/podfit/internal/spelling"
 )
 
-// maxFile is the maximum size of a price file in bytes.
-const maxFile = 1 << 20
-
 // maxPrice is the maximum price for an hour. A higher one is a mistake.
 const maxPrice = 1e6
 
@@ -74,7 +71,7 @@ func ReadFile(path string, nodes []cluster.Node) (review.Prices, error) {
 	return out, nil
 }
 
-// read returns the content of a file of at most maxFile bytes. The size of a pipe or a device is not known before it is read.
+// read returns the content of a file of at most 1 MiB. The size of a pipe or a device is not known before it is read.
 func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,6 +85,7 @@ func read(path string) ([]byte, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder", path)
 	}
+	const maxFile = 1 << 20 // bytes
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("%s must have at most %d bytes", path, maxFile)

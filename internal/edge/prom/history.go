@@ -38,12 +38,10 @@ func (c *Client) HistorySince(ctx context.Context, namespace string, from, now t
 // PeakMetric is the highest memory of a container in bytes, which the kernel counts (memory.peak).
 const PeakMetric = "container_memory_max_usage_bytes"
 
-// cronJobPods matches the names of the pods of CronJobs.
-const cronJobPods = ".+-[0-9]{8,11}-[a-z0-9]{5}"
-
 // PeaksSince yields the highest memory of each container of the pods of CronJobs in a namespace between two times, as HistorySince. Such a pod may have
 // ended before the next sample of usage. Where the metric does not exist, there are none.
 func (c *Client) PeaksSince(ctx context.Context, namespace string, from, now time.Time) iter.Seq2[usage.Sample, error] {
+	const cronJobPods = ".+-[0-9]{8,11}-[a-z0-9]{5}" // matches the names of the pods of CronJobs
 	return c.since(from, now, func(r span) (batch []usage.Sample, err error) {
 		query := c.usageQuery(fmt.Sprintf("max_over_time(%s[%s])", c.selector(PeakMetric, namespace, cronJobPods), promDuration(r.Step)))
 		err = c.ranged(ctx, query, r, maxHistory, func(s *answer.Series) error {

@@ -15,9 +15,6 @@ import (
 	"podfit.dev/podfit/internal/edge/prom/answer"
 )
 
-// requestsStep is the time between two values of the requests on a node.
-const requestsStep = time.Hour
-
 // requestsQuery returns the query for the requests of pods that have not finished, by node. Several instances of kube-state-metrics count
 // once. matchers are additional matchers, such as cluster="prod".
 func requestsQuery(res cluster.Resource, matchers []string) string {
@@ -45,6 +42,8 @@ type RequestsQuery struct {
 // Requests returns the requests on each node and its capacity, one value per hour, according to kube-state-metrics. It sends four queries.
 // Without data the result is empty.
 func (c *Client) Requests(ctx context.Context, q RequestsQuery) ([]capacity.NodeHour, error) {
+	const maxValue = 1e15          // the largest value that is believed: a petabyte, or as many cores
+	const requestsStep = time.Hour // the time between two values of the requests on a node
 	type key struct {
 		at   float64
 		node string
@@ -85,6 +84,3 @@ func (c *Client) Requests(ctx context.Context, q RequestsQuery) ([]capacity.Node
 	}
 	return out, nil
 }
-
-// maxValue is the largest value that is believed: a petabyte, or as many cores.
-const maxValue = 1e15

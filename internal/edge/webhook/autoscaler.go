@@ -23,9 +23,6 @@ import (
 	"podfit.dev/podfit/internal/core/rollout"
 )
 
-// defaultPolicy is the patch for a VPA without an update policy.
-const defaultPolicy = `[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]`
-
 // decodeAutoscalers decodes the new and the old object of a review of a VPA.
 func (h *Handler) decodeAutoscalers(out *decodedReview, object, old []byte) {
 	create := out.request.Operation == admissionv1.Create
@@ -80,6 +77,7 @@ func (h *Handler) autoscaler(review *decodedReview, response *admissionv1.Admiss
 	if a.Spec.UpdatePolicy != nil || a.noSpec {
 		return resultSkipped
 	}
+	const defaultPolicy = `[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]` // for a VPA without an update policy
 	patchWith(response, []byte(defaultPolicy))
 	return resultApplied
 }

@@ -161,12 +161,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (isReview bool) 
 
 var longAgo = time.Unix(1, 0)
 
-// uncountedTimeout is the time limit for sending an answer whose memory the intake cannot reserve.
-const uncountedTimeout = time.Second
-
 // send sends an answer and waits until it is sent, because a client that does not read answers uses as much memory as one that sends
 // its bodies slowly. If the ticket is aborted, the connection is closed.
 func send(t *ticket, w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) error {
+	const uncountedTimeout = time.Second // for sending an answer whose memory the intake cannot reserve
 	control := http.NewResponseController(w)
 	abort := func() { _ = control.SetWriteDeadline(longAgo) }
 	if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok {

@@ -330,6 +330,7 @@ func (s *Server) register(ctx context.Context, id registration.Identity) error {
 		s.log.Info("Registered the webhook", slog.String("configuration", registration.ConfigurationName))
 	case registration.Patched:
 		s.corrections++
+		const maxCorrections = 3 // in a row at which another controller is reported
 		switch s.corrections {
 		case 1:
 			s.log.Info("Corrected the webhook configuration", slog.String("configuration", registration.ConfigurationName))
@@ -424,9 +425,6 @@ func (s *Server) clientTLS(id *registration.Identity) *tls.Config {
 	}
 	return c
 }
-
-// maxCorrections is the number of consecutive corrections of the webhook configuration at which another controller is reported.
-const maxCorrections = 3
 
 // selfReview is the review of a self-check: a pod without an owner is created.
 const (

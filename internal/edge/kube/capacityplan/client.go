@@ -28,9 +28,6 @@ type Client struct{ rest rest.Interface }
 // New returns a client. It sends no request.
 func New(c *kube.Clients) *Client { return &Client{c.Own} }
 
-// tooLarge is the size of an object, in bytes of JSON, above which it is not decoded. The metadata and the spec are part of it.
-const tooLarge = v1alpha1.MaxCapacityPlanSize + 64<<10
-
 // ErrInvalid is the error of a stored object that cannot be decoded.
 var ErrInvalid = errors.New("the stored CapacityPlan is not valid")
 
@@ -54,6 +51,7 @@ func decode(raw []byte) (*v1alpha1.CapacityPlan, error) {
 		return nil, errors.New("decode the capacity plan: the answer is no CapacityPlan") // such as one of a proxy, which must not count as an empty plan
 	}
 	out := &v1alpha1.CapacityPlan{ObjectMeta: parts.ObjectMeta}
+	const tooLarge = v1alpha1.MaxCapacityPlanSize + 64<<10 // in bytes of JSON, with the metadata and the spec; a larger object is not decoded
 	if len(raw) > tooLarge {
 		return out, fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrInvalid, len(raw), tooLarge)
 	}

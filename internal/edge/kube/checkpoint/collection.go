@@ -44,9 +44,6 @@ func (o StorageOptions) withLog() StorageOptions {
 // checkpoints, and former CRDs of UsageHistories, have no bounds.
 const storedPageSize = 50
 
-// pageTimeout bounds the request for one page of a list.
-const pageTimeout = time.Minute
-
 // An object is a stored object whose key can be read although its status may be invalid.
 type object[K comparable] interface {
 	decode(raw []byte, most int) error // drops the status of an object of more than most bytes
@@ -104,6 +101,7 @@ type storedPage struct {
 }
 
 func (c *collection[K, O]) page(ctx context.Context, options metav1.ListOptions) (*storedPage, error) {
+	const pageTimeout = time.Minute // of the request for one page of a list
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	raw, err := kube.Body(c.client.Get().Namespace(c.options.Namespace).Resource(c.resource.Resource).VersionedParams(&options, metav1.ParameterCodec).Do(limited))
@@ -323,12 +321,10 @@ func (c *collection[K, O]) orphans(ctx context.Context, isUnused func(K) bool) (
 	return out, err
 }
 
-// maxErrors is the number of errors that collect returns.
-const maxErrors = 10
-
 // collect deletes orphans, and returns their number. One that was written after it was listed is not deleted. listErr is the error of the
 // list, which is returned together with those of the deletions.
 func (c *collection[K, O]) collect(ctx context.Context, orphans []orphan[K], listErr error) (int, error) {
+	const maxErrors = 10 // that are returned
 	errs := []error{listErr}
 	deleted, failed := 0, 0
 	for i := range orphans {

@@ -35,11 +35,9 @@ type storedState struct {
 	ledger.State
 }
 
-// writeOverhead is the maximum size of the time, the writer and the names of spec and status, in bytes of JSON.
-const writeOverhead = 512
-
 // bounded returns a state and its stored form, without records for which an object has no room.
 func bounded(s *ledger.State) (ledger.State, []byte) {
+	const writeOverhead = 512 // the maximum size of the time, the writer and the names of spec and status, in bytes of JSON
 	out := *s
 	raw := encode(&out)
 	spec, _ := json.Marshal(updateStateSpec(s.Workload))
@@ -100,6 +98,7 @@ func (o *updateStateObject) state(w cluster.Workload) (ledger.State, error) {
 		return out, nil
 	}
 	errs := decoder{o.Metadata.Namespace}.state(o.Status, &out)
+	const maxPartErrors = 3 // bounds the errors of one object in a log message
 	return out, errors.Join(errs[:min(len(errs), maxPartErrors)]...)
 }
 
@@ -114,6 +113,3 @@ func CanaryState(status json.RawMessage, namespace string) (out rollout.State, e
 	err = decoder{namespace}.record(reflect.ValueOf(&out).Elem(), parts.Canary, false)
 	return out, err
 }
-
-// maxPartErrors bounds the errors of one object in a log message.
-const maxPartErrors = 3

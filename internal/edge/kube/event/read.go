@@ -22,11 +22,10 @@ import (
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
-const maxEvents = 2000
-
 // List reads events of a namespace, the newest last, without those of other components with a reason of podfit. The API server keeps them
 // for an hour by default.
 func List(ctx context.Context, c *kube.Clients, namespace string) ([]explanation.Event, error) {
+	const maxEvents = 2000
 	var out []explanation.Event
 	options := metav1.ListOptions{Limit: kube.PageSize}
 	for len(out) < maxEvents {

@@ -108,9 +108,6 @@ func groups(list corev1.ResourceList) []cluster.GroupSize {
 	return out
 }
 
-// maxLabels bounds the stored labels of a pod, in bytes.
-const maxLabels = 2048
-
 // labelsOf returns the labels by which pods of one controller may differ, sorted. Pods of controllers of Kubernetes other than a StatefulSet are
 // alike, so their labels are not kept, except the node that a pod of a DaemonSet waits for. Labels that differ from pod to pod are left out.
 func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
@@ -133,6 +130,7 @@ func labelsOf(p *corev1.Pod, projected *cluster.Pod, in *Interner) string {
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return key == appsv1.StatefulSetPodNameLabel || key == cluster.PodIndex || key == appsv1.ControllerRevisionHashLabelKey
 	})
+	const maxLabels = 2048 // bounds the stored labels of a pod, in bytes
 	if lengthOf(labels) > maxLabels {
 		return ""
 	}

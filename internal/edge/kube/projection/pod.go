@@ -98,14 +98,12 @@ func protection(annotations map[string]string) string {
 
 // criticalityOf returns what a pod says about its criticality. A label that is longer than Kubernetes allows is cut.
 func criticalityOf(p *corev1.Pod, in *Interner) cluster.Criticality {
+	const maxLabel = 64 // bounds the stored value of a label; Kubernetes allows less, so a value that is cut is invalid (criticality.Parse)
 	label, labelled := p.Labels[criticality.Label]
 	return cluster.Criticality{
 		Labelled: labelled, Label: in.String(label[:min(len(label), maxLabel)]), PriorityClass: in.String(p.Spec.PriorityClassName),
 	}
 }
-
-// maxLabel bounds the stored value of a label. Kubernetes allows less, so a value that is cut is invalid (criticality.Parse).
-const maxLabel = 64
 
 // observed returns the annotation with the containers that the webhook processed, or nil if all count as observed. An
 // annotation that is longer than the names of all containers can be was not set by the webhook: it counts as absent, so that the size of a

@@ -147,9 +147,6 @@ func location(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// star is the bit with which package cron marks a field that is "*".
-const star = 1 << 63
-
 // schedule parses a cron schedule of five fields.
 func schedule(text string) (cluster.ChangeWindow, error) {
 	fields := strings.Fields(text)
@@ -165,6 +162,7 @@ func schedule(text string) (cluster.ChangeWindow, error) {
 	if !ok {
 		return cluster.ChangeWindow{}, errors.New("the schedule is not a cron schedule")
 	}
+	const star = 1 << 63 // the bit with which package cron marks a field that is "*"
 	return cluster.ChangeWindow{
 		Minutes: s.Minute &^ star, Hours: s.Hour &^ star, Days: s.Dom &^ star, Months: s.Month &^ star, Weekdays: s.Dow &^ star,
 		AnyDay: s.Dom&star != 0, AnyWeekday: s.Dow&star != 0,

@@ -44,12 +44,10 @@ func (c *constraints) Limits(namespace string) cluster.LimitRange {
 	return cluster.Memo(&c.limits, namespace, func() cluster.LimitRange { return projection.MergeLimits(c.limitItems.at[namespace]) })
 }
 
-// maxQuotasRead is the maximum number of quotas of a namespace, of any kind, that Quotas reads while it holds the mutex.
-const maxQuotasRead = 2000
-
 // Quotas returns the unused amounts of the ResourceQuotas of a namespace. It returns nil if no quota bounds the size of a pod, and
 // if the quotas are unknown: not watched, not readable, or stale.
 func (c *constraints) Quotas(namespace string) *cluster.Quotas {
+	const maxQuotasRead = 2000 // of a namespace, of any kind, while the mutex is held
 	if !c.KnowsQuotas() {
 		return nil
 	}

@@ -13,9 +13,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/projection"
 )
 
-// maxLists is the number of resources that Load lists at the same time.
-const maxLists = 4
-
 // An Unread is a resource that Load could not list.
 type Unread struct {
 	Resource string
@@ -26,6 +23,7 @@ type Unread struct {
 // Load reads all selected resources once, with requests to get and list only. It returns those that could not be listed, in the order in
 // which they are listed. Start must not be called on the same World.
 func (w *World) Load(ctx context.Context) []Unread {
+	const maxLists = 4 // resources that are listed at the same time
 	failed := make([]error, len(w.feeds))
 	all := context.WithoutCancel(ctx) // each feed has a result
 	workqueue.ParallelizeUntil(all, maxLists, len(w.feeds), func(i int) { failed[i] = w.feeds[i].Load(ctx) })

@@ -12,9 +12,6 @@ import (
 	"podfit.dev/podfit/internal/edge/kube/scale"
 )
 
-// longestChain bounds the owners that are followed. Real chains have up to four; a longer chain counts as a cycle.
-const longestChain = 16
-
 var errCycle = errors.New("cycle detected in ownership chain")
 
 // An ownership has the controllers, with their owners and scales.
@@ -61,6 +58,7 @@ func (o *owners) top(w cluster.Workload) (cluster.Workload, error) { return o.fo
 
 // follow does the same as top, but finds kinds with the given function.
 func (o *owners) follow(w cluster.Workload, find func(projection.GroupKind) (scale.Kind, error)) (cluster.Workload, error) {
+	const longestChain = 16 // bounds the owners that are followed; real chains have up to four, a longer chain counts as a cycle
 	var best cluster.Workload
 	for range longestChain {
 		if w.IsZero() {

@@ -34,11 +34,9 @@ func (s *podSet) podChanged(key cluster.Key, before, now **cluster.Pod) {
 	}
 }
 
-// selectorsKept is the minimum time for which a node selector is kept after the last pod with it is deleted.
-const selectorsKept = 5 * time.Minute
-
 // forgetSelectors frees unused node selectors until ctx ends.
 func (s *podSet) forgetSelectors(ctx context.Context) {
+	const selectorsKept = 5 * time.Minute // the minimum time for which a node selector is kept after the last pod with it is deleted
 	for kube.Sleep(ctx, selectorsKept) {
 		if s.in.Crowded() {
 			s.in.ForgetSelectors(s.placesInUse())

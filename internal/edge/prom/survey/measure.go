@@ -46,9 +46,6 @@ const (
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// leastThrottled is the share below which throttling is not read.
-const leastThrottled = "0.01"
-
 // A selector selects the series of some namespaces.
 type selector struct {
 	namespaces []string // none: all
@@ -82,6 +79,7 @@ func (s selector) containers(more ...string) string {
 // expression returns the PromQL expression of a measure. It is evaluated at the end of each hour. With joined, pods are replaced by
 // their owners.
 func (m Measure) expression(s selector, joined bool, window time.Duration) string {
+	const leastThrottled = "0.01" // the share below which throttling is not read
 	in := s.containers()
 	switch m {
 	case CPU:

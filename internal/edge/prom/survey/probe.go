@@ -22,9 +22,6 @@ import (
 // settled is the time after which the samples of a past hour no longer change, for example by remote write.
 const settled = 10 * time.Minute
 
-// rulesDelay is the time in which a recording rule stores the owner of a new pod.
-const rulesDelay = 5 * time.Minute
-
 const clusterLabel = "cluster"
 
 // Plan counts the series of namespaces and plans to read them between two times, extended to the start of a day in UTC and reduced
@@ -161,6 +158,7 @@ func (s *Survey) interval(ctx context.Context, of selector, now time.Time) (time
 // findOwners finds the namespaces that have pods without a stored owner at the end, in the middle or at the start. Their pods are
 // read one by one, because a join would omit pods without a stored owner.
 func (s *Survey) findOwners(ctx context.Context, p *Plan, all selector, namespaces []string) error {
+	const rulesDelay = 5 * time.Minute // the time in which a recording rule stores the owner of a new pod
 	byPod := map[string]bool{}
 	expression := fmt.Sprintf("count by (namespace) (group by (namespace,pod) (%s%s offset %s) unless on (namespace,pod) last_over_time(%s%s[%s]))",
 		memoryMetric, all.containers(), promDuration(rulesDelay), ownerMetric, all.matchers(`workload!=""`), promDuration(3*rulesDelay))

@@ -24,9 +24,6 @@ import (
 // maxReply is the default of the maximum length of an answer in bytes. Planned queries have answers of a few megabytes.
 const maxReply = 64 << 20
 
-// maxRetryAfter is the longest pause that a server can request.
-const maxRetryAfter = time.Minute
-
 type (
 	series = answer.Series
 
@@ -146,6 +143,7 @@ func (s *Survey) refusal(a *http.Response, isPage bool) error {
 	}
 	e := s.failure(cause, a.StatusCode, shorten(detail))
 	if after, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && after > 0 {
+		const maxRetryAfter = time.Minute // the longest pause that a server can request
 		e.retryAfter = min(time.Duration(min(after, 3600))*time.Second, maxRetryAfter)
 	}
 	return e

@@ -47,9 +47,6 @@ type Label struct{ Name, Value string }
 // server, which is one minute by default and applies to its service proxy.
 const defaultTimeout = 50 * time.Second
 
-// maxParallel is the maximum of queries at a time.
-const maxParallel = 2
-
 // A Survey reads from one Prometheus. It runs one Plan or Read at a time.
 type Survey struct {
 	config Config
@@ -77,6 +74,7 @@ func New(c Config) (*Survey, error) {
 	if c.MaxReply <= 0 {
 		c.MaxReply = maxReply
 	}
+	const maxParallel = 2 // queries at a time
 	c.Parallel = min(max(c.Parallel, 1), maxParallel)
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	base.RawQuery = ""

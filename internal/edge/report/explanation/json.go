@@ -16,9 +16,6 @@ import (
 	"podfit.dev/podfit/internal/core/rationale"
 )
 
-// version is the version of the JSON format. A field is never renamed or removed without a new version.
-const version = "podfit.dev/explain/v1"
-
 type jsonExplanation struct {
 	APIVersion string                  `json:"apiVersion"`
 	Kind       string                  `json:"kind"`
@@ -147,6 +144,7 @@ func WriteJSON(w io.Writer, e *explanation.Explanation) error {
 }
 
 func jsonOf(e *explanation.Explanation) *jsonExplanation {
+	const version = "podfit.dev/explain/v1" // of the JSON format; a field is never renamed or removed without a new version
 	out := &jsonExplanation{
 		APIVersion: version, Kind: "Explanation", At: e.At.UTC(), Subject: e.Subject, Facts: listed(e.Facts), Situations: listed(e.Situations),
 		Now: listed(e.Now), History: e.History, Runs: cluster.Each(e.Runs, func(r *explanation.Run) jsonRun {

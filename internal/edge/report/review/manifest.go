@@ -109,6 +109,7 @@ func validNames(row *core.Row) bool {
 // as if they were in namespace default, so a patch selects that, too. If workloads of several namespaces have the same kind and name, this
 // could select another one: their patches select only their own namespace.
 func (p *printer) kustomize() {
+	const defaultNamespace = "default"
 	all, leftOut := p.manifests()
 	same := map[cluster.Workload]int{}
 	for w := range p.containers() {
@@ -147,8 +148,6 @@ func (p *printer) kustomize() {
 	}
 	p.writeYAML(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches})
 }
-
-const defaultNamespace = "default"
 
 func (c *content) containers() map[cluster.Workload]int {
 	all := map[cluster.Workload]int{}

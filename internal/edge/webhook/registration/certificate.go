@@ -130,11 +130,9 @@ func (c chain) replacedSigner(now time.Time) (chain, error) {
 	return c, err
 }
 
-// maxRetired is the maximum number of CAs that are trusted and do not sign. It bounds the bundle if a clock jumps again and again.
-const maxRetired = 16
-
 // retire keeps a CA trusted that does not sign any more.
 func (c *chain) retire(cert *x509.Certificate) {
+	const maxRetired = 16 // CAs that are trusted and do not sign; bounds the bundle if a clock jumps again and again
 	c.retired = append([]*x509.Certificate{cert}, c.retired...)
 	c.retired = c.retired[:min(len(c.retired), maxRetired)]
 }

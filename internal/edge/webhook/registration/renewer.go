@@ -27,9 +27,6 @@ type Identity struct {
 	Bundle      []byte // CAs in PEM; if empty, the API server uses its own roots
 }
 
-// maxWriteAttempts is how often Refresh repeats a write that conflicts with the write of another replica.
-const maxWriteAttempts = 5
-
 // A CertificateRenewer creates and renews podfit's own certificates. It stores them in a Secret, so that all replicas use the same
 // ones. The first replica creates them.
 type CertificateRenewer struct {
@@ -46,6 +43,7 @@ type CertificateRenewer struct {
 
 // Refresh returns the current identity. It writes the Secret if a certificate in it is due for renewal.
 func (r *CertificateRenewer) Refresh(ctx context.Context, now time.Time, registered Registered) (Identity, error) {
+	const maxWriteAttempts = 5 // how often a write that conflicts with the write of another replica is repeated
 	if !r.persist {
 		return r.refreshReadOnly(ctx, now)
 	}
