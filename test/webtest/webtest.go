@@ -289,7 +289,7 @@ func add(w *overview.World, pods *[]*cluster.Pod, autoscalers *[]*cluster.Autosc
 			}
 			p.Containers = append(p.Containers, cluster.Container{Name: c.name, Index: uint8(j), Requests: requests, Limits: limits})
 			if int64(i) < c.kills*3 {
-				p.Containers[j].Exit = &cluster.Exit{OOM: true, Kills: 1, Code: 137, Finished: Now.Add(-time.Duration(16+3*i) * time.Minute)}
+				p.Containers[j].Exit = &cluster.Exit{OOM: true, Kills: 1, Finished: Now.Add(-time.Duration(16+3*i) * time.Minute)}
 			}
 			if c.usedMemory > 0 {
 				share := 1 - float64(i%5)*0.07

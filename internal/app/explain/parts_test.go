@@ -98,7 +98,7 @@ func TestKillsOf_pods_onlyOOMKillsWithTheLimitThatApplied(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	pods := []*cluster.Pod{{Containers: []cluster.Container{
 		{Name: "app", Limits: cluster.Amounts(0, 200), Applied: &cluster.Applied{Limits: cluster.Amounts(0, 100)}, Exit: &cluster.Exit{OOM: true, Finished: at}},
-		{Name: "proxy"}, {Name: "log", Exit: &cluster.Exit{Code: 1}},
+		{Name: "proxy"}, {Name: "log", Exit: &cluster.Exit{}},
 	}}}
 	if got := killsOf(pods); len(got) != 1 || got["app"] != 100 {
 		t.Errorf("kills %+v, want one of app at a limit of 100 bytes", got)

@@ -29,7 +29,7 @@ func TestInOOMLoop_onlyRecentRepeatedKills_areALoop(t *testing.T) {
 		"killed twice":                    {cluster.Container{Restarts: 2, Exit: exit(time.Minute, time.Minute)}, true},
 		"killed twice, not restarted yet": {cluster.Container{Restarts: 1, Exit: &cluster.Exit{OOM: true, Started: now.Add(-3 * time.Hour), Finished: now.Add(-3*time.Hour + time.Minute), Now: true}}, true},
 		"waiting for a restart":           {cluster.Container{Restarts: 7, Exit: exit(time.Second, 5*time.Minute)}, true},
-		"another reason":                  {cluster.Container{Restarts: 7, Exit: &cluster.Exit{Code: 1, Started: now.Add(-time.Minute), Finished: now}}, false},
+		"another reason":                  {cluster.Container{Restarts: 7, Exit: &cluster.Exit{Started: now.Add(-time.Minute), Finished: now}}, false},
 		"long ago":                        {cluster.Container{Restarts: 7, Exit: exit(time.Minute, time.Hour)}, false},
 		"after a long run":                {cluster.Container{Restarts: 7, Exit: exit(24*time.Hour, time.Minute)}, false},
 	} {

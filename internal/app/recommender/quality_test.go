@@ -61,7 +61,7 @@ func TestQualityOfOOM_onlyOOMKilledControlledContainers_areCompared(t *testing.T
 	}{
 		"OOM-killed":            {exit: oomKill, want: []observation{{"mem", "true Off", 400}, {"memUnder", "true false Off", 200}, {"relative", "true memory Off", 0.5}}},
 		"not terminated":        {},
-		"terminated otherwise":  {exit: &cluster.Exit{Code: 1}},
+		"terminated otherwise":  {exit: &cluster.Exit{}},
 		"memory not controlled": {exit: oomKill, policies: []cluster.ContainerPolicy{{Container: "app", ControlsSet: true, Controlled: cluster.Of(cluster.CPU)}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (y *crashCluster) step(now time.Time) {
 			if c.Exit != nil {
 				kills = min(c.Exit.Kills+1, 200)
 			}
-			c.Exit = &cluster.Exit{OOM: true, Kills: kills, Code: 137, Started: now.Add(-6 * time.Second), Finished: now.Add(-time.Second)}
+			c.Exit = &cluster.Exit{OOM: true, Kills: kills, Started: now.Add(-6 * time.Second), Finished: now.Add(-time.Second)}
 			p.Crash = &cluster.Crash{Version: fmt.Sprint(now.Unix()), Labels: []string{"app=web"}}
 			p.LocalData, p.OwnVolume = true, y.data // all have an emptyDir
 			most = max(most, c.Requests.Memory)

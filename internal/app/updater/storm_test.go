@@ -98,7 +98,7 @@ func (y *stormCluster) kubelet(p *cluster.Pod, c *cluster.Container, now time.Ti
 		started := y.at[p.UID].Add(-y.lives)
 		y.kills[p.UID]++
 		p.Ready, p.ReadySince, p.Crash = false, now, &cluster.Crash{Version: fmt.Sprint(now.Unix())}
-		c.Exit = &cluster.Exit{OOM: true, Kills: uint8(min(y.kills[p.UID], 200)), Code: 137, Started: started, Finished: now, Now: true}
+		c.Exit = &cluster.Exit{OOM: true, Kills: uint8(min(y.kills[p.UID], 200)), Started: started, Finished: now, Now: true}
 		backoff := min(10*time.Second<<min(y.kills[p.UID]-1, 10), 5*time.Minute)
 		y.at[p.UID] = now.Add(backoff)
 	}

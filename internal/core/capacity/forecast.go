@@ -73,12 +73,6 @@ type Crossing struct {
 	Latest    Day // the first day on which the lower end of the band reaches it; 0 if not within the reach
 }
 
-// Forecast returns the outlook. It never panics, and returns no date that the points do not support.
-func Forecast(in Input) Outlook {
-	o := linesOf(&in)
-	return o.against(&in)
-}
-
 // linesOf returns the outlook without crossings, for requests that do not fall. It returns no date that the points do not support.
 func linesOf(in *Input) Outlook {
 	today := DayOf(in.Now)

@@ -298,7 +298,6 @@ func (c *Container) Running() (requests, limits Resources) {
 type Exit struct {
 	OOM      bool  // OOM-killed: at the memory limit of the container or pod, or because the node was short of memory
 	Kills    uint8 // consecutive OOM kills that the watch has delivered, at least 1 if OOM
-	Code     int32
 	Started  time.Time
 	Finished time.Time
 	Resumed  int64 // Unix seconds of the start after it (status.state.running); 0 if it does not run

@@ -61,7 +61,6 @@ type Scale struct {
 	Gone       bool  // the controller does not exist
 	Unscalable bool  // the kind of the controller has no scale subresource
 	Replicas   int32 // desired replicas (for a DaemonSet: nodes that should run a pod)
-	Ready      int32 // ready replicas according to the controller; only read for DaemonSets
 
 	MinReady time.Duration // spec.minReadySeconds: how long a pod must be ready until it is available
 }

@@ -6,8 +6,6 @@ package decision
 import (
 	"cmp"
 	"fmt"
-	"iter"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -131,9 +129,6 @@ const (
 
 	EffectUnknown // the replacement of the last evicted pod does not show whether the eviction had an effect
 )
-
-// Codes returns all reasons.
-func Codes() iter.Seq[ReasonCode] { return maps.Keys(entries) }
 
 // String returns the name of the reason.
 func (c ReasonCode) String() string {

@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func TestReason_untilIsSet_textHasDateAndZone(t *testing.T) {
 
 func TestReason_everyCode_isFullSentences(t *testing.T) {
 	until := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for code := range Codes() {
+	for code := range entries {
 		texts := []string{"", "message.", "message"}
 		if slices.Contains([]ReasonCode{ModeOff, GateOff, BackingOff, NoNodeFits, AwaitingCapacity, NoCapacityProvider}, code) { // their texts are podfit's own
 			texts = []string{"eviction"}
@@ -79,7 +80,7 @@ func TestReason_amounts_haveUnits(t *testing.T) {
 // Names of reasons are label values of metrics: each reason has its own.
 func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 	seen := map[string]ReasonCode{}
-	for w := range Codes() {
+	for w := range entries {
 		for _, s := range []string{w.String(), Reason{Code: w, Resource: cluster.CPU, Text: "x"}.String()} {
 			if other, ok := seen[s]; ok && other != w {
 				t.Errorf("%d and %d are both %q", w, other, s)
@@ -90,7 +91,7 @@ func TestReason_everyCode_hasUniqueNameAndText(t *testing.T) {
 			t.Errorf("%s has no sentence", w)
 		}
 	}
-	for w := ModeOff; w <= slices.Max(slices.Collect(Codes())); w++ {
+	for w := ModeOff; w <= slices.Max(slices.Collect(maps.Keys(entries))); w++ {
 		if entries[w].name == "" {
 			t.Errorf("reason %d has no name", w)
 		}
@@ -126,7 +127,7 @@ func TestReason_valueWithBraces_isNotReplaced(t *testing.T) {
 // Who may list only the pods of a namespace reads nothing about others.
 func TestReason_podOfAnotherNamespace_isNamedOnlyWhenRevealed(t *testing.T) {
 	var named int
-	for code := range Codes() {
+	for code := range entries {
 		r := Reason{Code: code, Elsewhere: "bank/ledger-0"}
 		if strings.Contains(r.String(), "ledger") {
 			t.Errorf("%s: %s", code, r)

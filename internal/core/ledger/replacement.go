@@ -63,7 +63,6 @@ func (l *refusalRecords) MayBeEvicted(now time.Time, p *cluster.Pod) bool {
 type Shortage struct {
 	Controller      cluster.Workload
 	Autoscaler      *cluster.Autoscaler
-	Evicted         int
 	Present, Wanted int // existing pods, with unscheduled ones and evicted ones that terminate; pods that should exist
 	Since           time.Time
 }
@@ -192,7 +191,7 @@ func (l *Ledger) Shortages(now time.Time, v View, within time.Duration) (short m
 		}
 		if since, missing := c.missingSince(); missing && !now.Before(since.Add(within)) {
 			short[c.Controller] = Shortage{
-				Controller: c.Controller, Autoscaler: c.governor, Evicted: len(c.Evicted),
+				Controller: c.Controller, Autoscaler: c.governor,
 				Present: c.there + c.leavingEvicted, Wanted: c.wanted, Since: since,
 			}
 		}

@@ -36,7 +36,7 @@ func TestPlan_replacementIsReady_nextPodWaitsUntilItIsAvailable(t *testing.T) {
 			w, a := shrinking(3)
 			controller := cluster.Workload{Group: tt.group, Kind: tt.kind, Namespace: "shop", Name: "db"}
 			a.Target = controller
-			w.Scales = map[cluster.Workload]cluster.Scale{controller: {Known: true, Replicas: 3, Ready: 3, MinReady: tt.minReady}}
+			w.Scales = map[cluster.Workload]cluster.Scale{controller: {Known: true, Replicas: 3, MinReady: tt.minReady}}
 			pods := w.Governed[0].Pods
 			for _, p := range pods {
 				p.Controller, p.Top, p.ReadySince = controller, controller, p.Created

@@ -384,7 +384,7 @@ func TestPlan_containerEndedAfterItsResize_podIsNotEvicted(t *testing.T) {
 		c := &ended.Containers[0]
 		c.Applied = &cluster.Applied{Requests: c.Requests}
 		c.Requests = cluster.Amounts(100, 128<<20)
-		c.Exit = &cluster.Exit{Code: 1, Now: true, Started: noon.Add(-2 * time.Second), Finished: noon.Add(-time.Second)}
+		c.Exit = &cluster.Exit{Now: true, Started: noon.Add(-2 * time.Second), Finished: noon.Add(-time.Second)}
 		ds := Begin(noon, w, b).Decisions()
 		i := slices.IndexFunc(ds, func(d decision.Decision) bool { return d.Pod == ended })
 		if d := ds[i]; d.Do != decision.Leave || d.Reason.Code != decision.ResizeRunning {

@@ -233,7 +233,7 @@ func (s *script) execute(only []string, webhook bool, out io.Writer) {
 	pass := Begin(s.now, s.world(), s.budget)
 	pass.Learn()
 	for _, short := range pass.Shortages() {
-		fmt.Fprintf(out, "%s: %d of %d pods exist after %d evictions\n", short.Controller, short.Present, short.Wanted, short.Evicted)
+		fmt.Fprintf(out, "%s: %d of %d pods exist\n", short.Controller, short.Present, short.Wanted)
 	}
 	todo := slices.DeleteFunc(slices.Clone(pass.Decisions()), func(d decision.Decision) bool {
 		return d.Do == decision.Leave || len(only) > 0 && !slices.Contains(only, d.Autoscaler.Key.String())
@@ -451,7 +451,7 @@ func (s *script) addPods(f []string) error {
 		})
 	}
 	s.template[top] = containers
-	s.scales[controller] = cluster.Scale{Known: true, Replicas: int32(count), Ready: int32(count)}
+	s.scales[controller] = cluster.Scale{Known: true, Replicas: int32(count)}
 	for i := range count {
 		name := fmt.Sprintf("%s-%d", key.Name, i)
 		s.pods = append(s.pods, &cluster.Pod{
@@ -501,7 +501,7 @@ func (s *script) changePod(f []string) error {
 		case "ownerless":
 			p.Controller = cluster.Workload{}
 		case "oom":
-			e := cluster.Exit{OOM: true, Code: 137, Finished: ago(1), Now: len(parts) > 2}
+			e := cluster.Exit{OOM: true, Finished: ago(1), Now: len(parts) > 2}
 			lived, perr := time.ParseDuration(parts[0])
 			err = errors.Join(err, perr)
 			e.Started = e.Finished.Add(-lived)

@@ -127,9 +127,6 @@ func (b *Book) Release(p *cluster.Pod) {
 	delete(b.takes, p.UID)
 }
 
-// Reserved returns what is reserved of each quota of a namespace.
-func (b *Book) Reserved(namespace string) []cluster.PodResources { return b.reserved[namespace] }
-
 // Growth returns what a quota counts for a pod with new requests in addition to its current ones.
 func (b *Book) Growth(p *cluster.Pod, with []policy.Fitted) cluster.PodResources {
 	standing := StandingOf(p)

@@ -147,7 +147,7 @@ func TestBook_tooManyOrUnknownQuotas(t *testing.T) {
 func TestBook_reserve_nothingIsUsedTwice(t *testing.T) {
 	b, first, second := bookOf(1500, -1), changeOf(podOf(0, 1000), fits(2000), false), changeOf(podOf(1, 1000), fits(2000), false)
 	b.Reserve(first, decision.Resize)
-	if got := b.Reserved("shop")[0].Requests.CPU; got != 1000 {
+	if got := b.reserved["shop"][0].Requests.CPU; got != 1000 {
 		t.Errorf("%dm are reserved, want 1000m", got)
 	}
 	if r, over := b.Resize(second); !over || !strings.Contains(r.Text, "after the other changes of this pass") {
@@ -159,7 +159,7 @@ func TestBook_reserve_nothingIsUsedTwice(t *testing.T) {
 	}
 	b = bookOf(4000, -1)
 	b.Reserve(first, decision.Evict)
-	if got := b.Reserved("shop")[0].Requests.CPU; got != 2000 || !b.AdmitsBeside(second) {
+	if got := b.reserved["shop"][0].Requests.CPU; got != 2000 || !b.AdmitsBeside(second) {
 		t.Errorf("%dm are reserved for a replacement that fits beside the pod, want 2000m", got)
 	}
 	if b.Reserve(first, decision.Surge); b.AdmitsBeside(second) {

@@ -101,7 +101,7 @@ func TestObserveExits_sameExitTwice_countsOnce(t *testing.T) {
 	p.Containers[0].Applied = &cluster.Applied{Requests: cluster.Amounts(100, 512*mib), Limits: cluster.Amounts(200, 1024*mib)}
 	p.Containers[1].Exit = exit
 	p.Containers[1].Limits = cluster.Amounts(200, 2048*mib)
-	p.Containers[2].Exit = &cluster.Exit{Finished: noon, Code: 1}
+	p.Containers[2].Exit = &cluster.Exit{Finished: noon}
 	p.Containers[3].Exit, p.Containers[3].Role = exit, cluster.Init
 	b.Track(p)
 	if got := b.ObserveExits(p); got != 3 {

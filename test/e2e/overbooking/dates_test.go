@@ -8,7 +8,13 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/capacity"
+	"podfit.dev/podfit/internal/core/cluster"
 )
+
+// millicores returns an amount of CPU that is given in cores.
+func millicores(cores float64) cluster.Resources {
+	return cluster.Resources{}.Set(cluster.CPU, int64(1000*cores))
+}
 
 // TestRequestsOn_anyDay_forecastContainsTheTrueDate checks the generated history on each weekday, so that the scene gives the same result on
 // all of them: with the two weeks that the CapacityPlan has first, and with all days.
@@ -17,11 +23,15 @@ func TestRequestsOn_anyDay_forecastContainsTheTrueDate(t *testing.T) {
 		now := time.Date(2026, 11, 23+d, 12, 0, 0, 0, time.UTC)
 		want := capacity.DayOf(trueDate(now))
 		for _, days := range []int{14, 21, 28, historyDays} {
-			in := capacity.Input{Capacity: 1000 * capacityCores, Requested: 1000 * requested, Thresholds: []float64{1}, LeadTime: leadTime, Now: now}
+			pool := capacity.Pool{Name: "all", Capacity: millicores(capacityCores), Requested: millicores(requested)}
+			var history capacity.History
 			for age := days; age >= 0; age-- {
-				in.Points = append(in.Points, capacity.Point{Day: capacity.DayOf(now) - capacity.Day(age), Requested: 1000 * requestsOn(now, age), Capacity: in.Capacity})
+				record := capacity.Record{Day: capacity.DayOf(now) - capacity.Day(age), Requested: millicores(requestsOn(now, age)), Capacity: pool.Capacity}
+				history.Days = append(history.Days, record)
 			}
-			c := capacity.Forecast(in).Crossings[0]
+			plan := capacity.Assess(now, []capacity.Pool{pool}, capacity.Unplaced{}, map[string]*capacity.History{pool.Name: &history},
+				capacity.Settings{LeadTime: leadTime, Thresholds: []float64{1}})
+			c := plan.Pools[0].Resources[0].Outlook.Crossings[0]
 			if c.State != capacity.Ahead || want < c.Earliest || c.Latest != 0 && want > c.Latest || days == historyDays && c.Latest == 0 {
 				t.Errorf("%s with %d days: %+v, want %s", now.Weekday(), days, c, want)
 			}

@@ -46,7 +46,7 @@ func Controller(o runtime.Object, in *Interner) ControllerState {
 	case *corev1.ReplicationController:
 		c.Scale = specScale(o.Spec.Replicas, o.Spec.MinReadySeconds)
 	case *appsv1.DaemonSet:
-		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, Ready: o.Status.NumberReady, MinReady: seconds(int64(o.Spec.MinReadySeconds))}
+		c.Scale = cluster.Scale{Known: true, Replicas: o.Status.DesiredNumberScheduled, MinReady: seconds(int64(o.Spec.MinReadySeconds))}
 		if c.RollingOut = isRollingOut(o); !c.RollingOut {
 			c.Daemon = daemon(o, in)
 		}

@@ -245,7 +245,6 @@ func exitOf(s *corev1.ContainerStatus) *cluster.Exit {
 	}
 	return &cluster.Exit{
 		OOM:      t.Reason == "OOMKilled",
-		Code:     t.ExitCode,
 		Started:  t.StartedAt.UTC(),
 		Finished: t.FinishedAt.UTC(),
 		Now:      now,

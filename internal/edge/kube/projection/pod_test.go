@@ -40,7 +40,7 @@ func TestPod_allFields_areKept(t *testing.T) {
 				Limits:   cluster.Resources{}.Set(cluster.CPU, 2000),
 				Applied:  &cluster.Applied{Requests: cluster.Amounts(1, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 2000)},
 				Restarts: 3,
-				Exit: &cluster.Exit{OOM: true, Code: 137, Resumed: kubetest.At(t, "2026-03-01T12:30:00Z").Unix(),
+				Exit: &cluster.Exit{OOM: true, Resumed: kubetest.At(t, "2026-03-01T12:30:00Z").Unix(),
 					Started: kubetest.At(t, "2026-03-01T12:00:00Z"), Finished: kubetest.At(t, "2026-03-01T12:29:00Z")},
 				Restart: cluster.Of(cluster.Memory),
 				Boosted: &cluster.Applied{Requests: cluster.Amounts(100, 1<<30), Limits: cluster.Resources{}.Set(cluster.CPU, 1000)},
@@ -49,7 +49,7 @@ func TestPod_allFields_areKept(t *testing.T) {
 			{Name: "setup", Role: cluster.Init, Index: 0, Exit: &cluster.Exit{
 				Started: kubetest.At(t, "2026-03-01T10:00:06Z"), Finished: kubetest.At(t, "2026-03-01T10:00:07Z"), Now: true}},
 			{Name: "mesh", Role: cluster.Sidecar, Index: 1, Restarts: 1, Exit: &cluster.Exit{
-				OOM: true, Code: 137, Finished: kubetest.At(t, "2026-03-01T10:00:09Z"), Now: true}},
+				OOM: true, Finished: kubetest.At(t, "2026-03-01T10:00:09Z"), Now: true}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
