@@ -74,8 +74,9 @@ func featureEnabled(metrics io.Reader, gate string) (bool, error) {
 	return false, cmp.Or(lines.Err(), fmt.Errorf("there is no metric kubernetes_feature_enabled for %s", gate))
 }
 
-// A Right is a permission in all namespaces, such as that to create pods. The resource may have a subresource, as in nodes/stats.
-type Right struct{ Verb, Group, Resource string }
+// A Right is a permission, such as that to create pods. The resource may have a subresource, as in nodes/stats. Without a namespace and a name, it is
+// for all.
+type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
 // String returns the permission as kubectl auth can-i names it.
 func (r Right) String() string {
@@ -87,7 +88,9 @@ func (c *Clients) Has(ctx context.Context, r Right) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	review, err := c.Core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: subresource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: subresource, Namespace: r.Namespace, Name: r.Name,
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

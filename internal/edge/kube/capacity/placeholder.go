@@ -38,6 +38,13 @@ func NewPlaceholders(c *kube.Clients, image string) *Placeholders {
 // Available returns why placeholder pods cannot be created, or "" if they can: the PriorityClass exists and is lower than that of other
 // pods, and podfit may create pods. A dry run does not check the permission.
 func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem string, err error) {
+	if !dryRun {
+		// First, because with the rights of upstream's updater the API server would refuse to return the PriorityClass.
+		problem, err = missingRight(ctx, h.clients, kube.Right{Verb: "create", Resource: "pods"})
+		if problem != "" || err != nil {
+			return problem, err
+		}
+	}
 	class, err := h.clients.Core.SchedulingV1().PriorityClasses().Get(ctx, projection.PlaceholderClass, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -48,10 +55,8 @@ func (h *Placeholders) Available(ctx context.Context, dryRun bool) (problem stri
 		return "", fmt.Errorf("get PriorityClass %s: %w", projection.PlaceholderClass, err)
 	case class.Value >= 0 || class.PreemptionPolicy == nil || *class.PreemptionPolicy != corev1.PreemptNever:
 		return "PriorityClass " + projection.PlaceholderClass + " must have a negative value and preemptionPolicy Never", nil
-	case dryRun:
-		return "", nil
 	}
-	return missingRight(ctx, h.clients, kube.Right{Verb: "create", Resource: "pods"})
+	return "", nil
 }
 
 // Create creates the placeholder of a pod with the given requests. It returns nil if it exists already. An error wraps one of the refusals,

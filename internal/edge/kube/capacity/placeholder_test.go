@@ -166,13 +166,13 @@ func TestPlaceholders_available_namesTheProblem(t *testing.T) {
 		fails         bool
 	}{
 		"available":                 {200, class(-10, "Never"), review(true), false, "", false},
-		"no PriorityClass":          {404, failure(404, "NotFound", "not found"), "", false, "does not exist", false},
-		"no permission to get it":   {403, failure(403, "Forbidden", "no"), "", false, "no permission to get", false},
-		"priority is not negative":  {200, class(0, "Never"), "", false, "negative value", false},
-		"preempts other pods":       {200, class(-10, "PreemptLowerPriority"), "", false, "preemptionPolicy Never", false},
-		"no permission to create":   {200, class(-10, "Never"), review(false), false, "no permission to create", false},
+		"no PriorityClass":          {404, failure(404, "NotFound", "not found"), review(true), false, "does not exist", false},
+		"no permission to get it":   {403, failure(403, "Forbidden", "no"), review(true), false, "no permission to get", false},
+		"priority is not negative":  {200, class(0, "Never"), review(true), false, "negative value", false},
+		"preempts other pods":       {200, class(-10, "PreemptLowerPriority"), review(true), false, "preemptionPolicy Never", false},
+		"no permission to create":   {403, failure(403, "Forbidden", "no"), review(false), false, "no permission to create", false},
 		"dry run checks no further": {200, class(-10, "Never"), review(false), true, "", false},
-		"server fails":              {500, failure(500, "InternalError", "broken"), "", false, "", true},
+		"server fails":              {500, failure(500, "InternalError", "broken"), review(true), false, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := kubetest.NewFakeAPI(t)
@@ -181,6 +181,9 @@ func TestPlaceholders_available_namesTheProblem(t *testing.T) {
 			problem, err := NewPlaceholders(clientsOf(f), "pause").Available(t.Context(), c.dryRun)
 			if (err != nil) != c.fails || !strings.Contains(problem, c.want) || c.want == "" && problem != "" {
 				t.Errorf("problem %q, error %v, want %q", problem, err, c.want)
+			}
+			if n := f.Refusals("GET " + classPath); c.review == review(false) && !c.dryRun && n > 0 {
+				t.Errorf("%d requests for the PriorityClass without the right to create pods", n)
 			}
 		})
 	}

@@ -4,7 +4,9 @@
 package watcher
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -81,6 +83,10 @@ func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
 		return cluster.NodeGroup{Name: "MachineDeployment/prod/md-0", Counted: true, More: more, BackedOff: backedOff}
 	}
 	asg := cluster.NodeGroup{Name: "asg", Counted: true, More: 2}
+	const (
+		reviews   = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+		mayNotGet = 0 // the code of a case without the right: nothing is read
+	)
 	now := time.Now()
 	for name, c := range map[string]struct {
 		code   int
@@ -92,7 +98,8 @@ func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
 		"one group is bad":    {200, status(now, "-9"), []cluster.NodeGroup{md(2, false), asg}, "1 of 2 node groups are ignored"},
 		"an old status":       {200, status(now.Add(-time.Hour), "9"), []cluster.NodeGroup{md(2, false)}, "the status must be newer than 15m0s"},
 		"no autoscaler":       {404, noSuchKind, []cluster.NodeGroup{md(2, false)}, ""},
-		"no right to read it": {403, forbidden, []cluster.NodeGroup{md(2, false)}, "deploy/rights/node-groups"},
+		"no right to read it": {mayNotGet, "", []cluster.NodeGroup{md(2, false)}, "deploy/rights/node-groups"},
+		"the read is refused": {403, forbidden, []cluster.NodeGroup{md(2, false)}, "deploy/rights/node-groups"},
 		"the read fails":      {500, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`, []cluster.NodeGroup{md(2, false)}, "Cannot read an optional resource"},
 		"no ConfigMap":        {200, `{"data":{"status":7}}`, []cluster.NodeGroup{md(2, false)}, "cannot unmarshal"},
 	} {
@@ -100,7 +107,8 @@ func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
 			f := kubetest.NewFakeAPI(t)
 			f.Reply("GET "+nodePoolsPath, 404, noSuchKind)
 			f.Reply("GET "+nodeGroupsPath, 200, groups)
-			f.Reply("GET "+autoscalerStatus, c.code, c.object)
+			f.Reply(reviews, 201, fmt.Sprintf(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%t}}`, c.code != mayNotGet))
+			f.Reply("GET "+autoscalerStatus, cmp.Or(c.code, 403), c.object)
 			var text logText
 			w := NewWorld(clientsOf(f), Options{Nodes: true, NodeGroups: true, Log: slog.New(slog.NewTextHandler(&text, nil))})
 			for range 2 { // a problem is logged once
@@ -111,6 +119,12 @@ func TestNewNodes_statusOfTheAutoscaler_countsTheNodesOfGroups(t *testing.T) {
 			all, _ := w.NewNodes()
 			if got := cluster.Each(all, func(n *cluster.NewNode) cluster.NodeGroup { return n.NodeGroup }); !slices.Equal(got, c.want) {
 				t.Errorf("groups %+v, want %+v", got, c.want)
+			}
+			if n := f.Refusals("GET " + autoscalerStatus); (n == 0) != (c.code == mayNotGet) {
+				t.Errorf("%d requests for the status", n)
+			}
+			if body := f.Body(reviews); !strings.Contains(body, "kube-system") || !strings.Contains(body, "cluster-autoscaler-status") {
+				t.Errorf("the right is asked for by %q", body)
 			}
 			if n := strings.Count(text.String(), "level="); n != min(len(c.log), 1) || !strings.Contains(text.String(), c.log) {
 				t.Errorf("log:\n%s", text.String())

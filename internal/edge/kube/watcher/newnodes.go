@@ -6,6 +6,7 @@ package watcher
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -117,6 +118,18 @@ func (s *nodeSet) read(ctx context.Context, path string) ([]byte, error) {
 	return raw, nil
 }
 
+// readAutoscalerStatus returns the status of the cluster autoscaler, as read does. Without the right to it, which is not among those of upstream, it sends
+// no request. In a dry run, which asks for no right, the API server decides.
+func (s *nodeSet) readAutoscalerStatus(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
+	defer cancel()
+	has, err := s.clients.Has(ctx, kube.Right{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "cluster-autoscaler-status"})
+	if err == nil && !has {
+		return nil, errors.New("no permission to get it")
+	}
+	return s.read(ctx, autoscalerStatus)
+}
+
 // doWithout logs, once, why an object or a list is not used.
 func (s *nodeSet) doWithout(path string, err error) {
 	s.mu.Lock()
@@ -137,7 +150,7 @@ func (s *nodeSet) loadNewNodes(ctx context.Context) error {
 	deployments, deploymentsErr := s.read(ctx, "/apis/cluster.x-k8s.io/v1beta1/machinedeployments")
 	status := []byte("{}")
 	if s.o.NodeGroups {
-		if read, err := s.read(ctx, autoscalerStatus); err == nil {
+		if read, err := s.readAutoscalerStatus(ctx); err == nil {
 			status = read
 		} else {
 			s.doWithout(autoscalerStatus, err) // it only adds to what the groups say
