@@ -388,6 +388,29 @@ func TestNext_evictionWithoutBudget_namesTheBudgetThatRefusesIt(t *testing.T) {
 	}
 }
 
+// The API server does not count by a status that is older than the spec. It allows the eviction of a pod that is not ready without counting.
+func TestNext_statusOfTheBudgetIsOlderThanItsSpec_evictionIsRefused(t *testing.T) {
+	const outdated = "PodDisruptionBudget cart allows no eviction now (its status is older than its spec)"
+	for name, tt := range map[string]struct {
+		ready, always bool
+		want          string
+	}{
+		"ready":                     {true, false, outdated},
+		"not ready":                 {false, false, ""},
+		"ready, always allowed":     {true, true, outdated},
+		"not ready, always allowed": {false, true, ""},
+	} {
+		in := quietInput("cart-0", "cart-1")
+		in.protect(3, 2)
+		in.Disruption[0].Current, in.Disruption[0].AlwaysAllow = false, tt.always
+		in.Decisions[0].Do = decision.Evict
+		in.Pods[0].Ready = tt.ready
+		if got := next(in)[0].Refused; got != tt.want {
+			t.Errorf("%s: refused %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // The updater does not look at the pods of a VPA with mode Off, and they still have a NEXT.
 func TestNext_modeOffWithoutDecisions_leavesThePods(t *testing.T) {
 	in := quietInput("cart-0", "cart-1")

@@ -158,20 +158,32 @@ var passing = map[string]bool{
 	decision.RoomReserved.String(): true,
 }
 
-// pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does. As in the API server, a pod that is not
-// ready may also be evicted if the budget always allows that, or if all required pods are healthy.
+// pdbBlocks describes the PodDisruptionBudget that allows no eviction of a pod now; "" if none does.
 func (in *Input) pdbBlocks(ready bool) string {
-	if in.Labels == nil {
+	switch b := in.blockingPDB(ready); {
+	case b == nil:
 		return ""
+	case !b.Current:
+		return fmt.Sprintf("PodDisruptionBudget %s allows no eviction now (its status is older than its spec)", b.Name)
+	default:
+		return fmt.Sprintf("PodDisruptionBudget %s allows no eviction now (%d healthy, %d required)", b.Name, b.Healthy, b.Desired)
+	}
+}
+
+// blockingPDB returns the PodDisruptionBudget that allows no eviction of a pod now; nil if none does. As in the API server, a status that is older than
+// the spec allows none, and a pod that is not ready may also be evicted if the budget always allows that, or if all required pods are healthy.
+func (in *Input) blockingPDB(ready bool) *cluster.DisruptionBudget {
+	if in.Labels == nil {
+		return nil
 	}
 	for _, b := range cluster.Selecting(in.Disruption, in.Labels) {
-		allowed := b.Healthy > b.Desired
+		allowed := b.Current && b.Healthy > b.Desired
 		if !ready {
-			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy == b.Desired
+			allowed = allowed || b.AlwaysAllow || b.Desired > 0 && b.Healthy >= b.Desired
 		}
 		if !allowed {
-			return fmt.Sprintf("PodDisruptionBudget %s allows no eviction now (%d healthy, %d required)", b.Name, b.Healthy, b.Desired)
+			return b
 		}
 	}
-	return ""
+	return nil
 }

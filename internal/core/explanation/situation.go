@@ -125,8 +125,8 @@ func deadlock(in *Input) (Situation, bool) {
 	if len(stuck) == 0 {
 		return Situation{}, false
 	}
-	why := in.pdbBlocks(false)
-	if why == "" {
+	budget := in.blockingPDB(false)
+	if budget == nil || !budget.Current { // the latter may allow it soon
 		return Situation{}, false
 	}
 	which := "the OOM-killed pods"
@@ -137,7 +137,7 @@ func deadlock(in *Input) (Situation, bool) {
 	return Situation{
 		Code: Deadlock, Title: "OOM and PDB deadlock",
 		Text: fmt.Sprintf("%s %s OOM-killed and not ready. %s, so an eviction cannot replace %s.",
-			wording.Count(len(stuck), "pod"), wording.Form(len(stuck), "is", "are"), why, wording.Form(len(stuck), "it", "them")),
+			wording.Count(len(stuck), "pod"), wording.Form(len(stuck), "is", "are"), in.pdbBlocks(false), wording.Form(len(stuck), "it", "them")),
 		Advice: Advice{
 			Text:    "Delete " + which + "; a deletion ignores PodDisruptionBudgets, and the new pods get the recommended memory:",
 			Command: in.kubectl(append([]string{"delete", "pod"}, first...)...),

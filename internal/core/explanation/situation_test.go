@@ -195,6 +195,11 @@ var situationTests = map[string]struct {
 		in.protect(1, 2)
 		in.Disruption[0].AlwaysAllow = true
 	}, without: Deadlock},
+	"OOM kill and PDB whose status is older than its spec": {edit: func(in *Input) {
+		in.oomKilled(0, 3, minutesAgo(5))
+		in.protect(1, 2)
+		in.Disruption[0].Current = false
+	}, without: Deadlock},
 	"OOM kill, PDB without room, mode Off":         {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler.Mode = cluster.Off }, without: Deadlock},
 	"OOM kill, PDB without room, no VPA":           {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.protect(1, 2); in.Autoscaler = nil }, without: Deadlock},
 	"pod that is ready after an OOM kill":          {edit: func(in *Input) { in.oomKilled(0, 3, minutesAgo(5)); in.Pods[0].Ready = true; in.protect(1, 2) }, without: Deadlock},
