@@ -75,6 +75,7 @@ type Alarm struct {
 	Rests       bool                  // no pod moves: three moves did not help, or a moved pod came back
 	Waits       bool                  // no pod moves: the last move is less than a minute ago
 	Usage       map[cluster.Key]int64 // by pod, also by samples that are too old to count in Used
+	Unmeasured  map[cluster.Key]bool  // running pods whose usage is not known, although they are not new
 }
 
 // Share returns which share of the part of the node that is for peaks is in use.
@@ -174,7 +175,10 @@ func (b *Book) add(now time.Time, pods []*cluster.Pod, samples map[cluster.Key]S
 		})
 		switch {
 		case !measured || age > 2*maxAge || s.At.Before(p.Started) || s.Bytes < 0:
-			sum.partial = sum.partial || p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling
+			if p.Phase == cluster.Running && p.IsAnyRunning() && now.Sub(p.Started) > settling {
+				sum.partial = true
+				cluster.Put(&to.Unmeasured, p.Key, true)
+			}
 			continue
 		case age > maxAge:
 			sum.aging += s.Bytes

@@ -20,8 +20,8 @@ import (
 const guardedNodes = 10
 
 // guardNodes moves a pod from each node that is nearly out of memory (ledger.Ledger.Guard), before the kubelet evicts one: of the pods that use more memory
-// than they request, which the kubelet evicts first, one whose priority is the lowest of theirs. So no pod moves for another one of a lower priority, and
-// none that keeps to its request. All checks of a move apply.
+// than they request, which the kubelet evicts first, one whose priority is the lowest of theirs, and of those whose usage is not known. So no pod moves
+// for another one of a lower priority, and none that keeps to its request. All checks of a move apply.
 func (s *pass) guardNodes(ds []entry) {
 	if len(s.w.Ledger.Guard.Alarms) == 0 || s.b.UpstreamRules || !s.occupancy.Rooms().Known {
 		return
@@ -74,11 +74,16 @@ type guardMove struct {
 
 // movesFrom returns the pods that may move, the best first: those that free enough with the moves that are left, by cost, and then those that use most.
 func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[string]bool, on []*entry, beside []guard.Move) []guardMove {
-	var lowest *cluster.Pod // of those that use more than they request, also if they may not move
+	var lowest *cluster.Pod // of those that use more than they request, also if they may not move, and of those whose usage is not known
+	var found bool          // one is known to use more
 	for _, p := range n.Pods {
+		if p.Controller.Kind == "DaemonSet" || p.Controller.Kind == "Node" {
+			continue
+		}
 		used := alarm.Usage[p.Key]
-		counts := used > p.Requested().Memory && used >= alarm.Excess/20 && p.Controller.Kind != "DaemonSet" && p.Controller.Kind != "Node"
-		if counts && (lowest == nil || p.Priority < lowest.Priority) {
+		counts := used > p.Requested().Memory && used >= alarm.Excess/20
+		found = found || counts
+		if (counts || alarm.Unmeasured[p.Key]) && (lowest == nil || p.Priority < lowest.Priority) {
 			lowest = p
 		}
 	}
@@ -86,7 +91,7 @@ func (s *pass) movesFrom(n *placement.Room, alarm *guard.Alarm, alarmed map[stri
 	var out []guardMove
 	for _, d := range on {
 		used := alarm.Usage[d.Pod.Key]
-		if lowest == nil || used <= d.Pod.Requested().Memory || d.Pod.Priority > lowest.Priority || s.occupancy.Allowed(d.Autoscaler) == room.Off || !s.occupancy.CanLeave(d.Decision) {
+		if !found || used <= d.Pod.Requested().Memory || d.Pod.Priority > lowest.Priority || s.occupancy.Allowed(d.Autoscaler) == room.Off || !s.occupancy.CanLeave(d.Decision) {
 			continue
 		}
 		c := s.candidateFor(d, spots)

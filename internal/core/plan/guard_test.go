@@ -236,6 +236,62 @@ func TestPlan_manyNodesAreNearlyOutOfMemory_allGetTheirTurn(t *testing.T) {
 	}
 }
 
+// A pod that was never measured may be the one that fills the node: nobody of a higher priority moves for it, unless it may not have a sample yet or its
+// containers do not run. It does not move itself.
+func TestPlan_usageOfAPodIsNotKnown_higherPriorityStays(t *testing.T) {
+	const gi = 1 << 30
+	var used map[string]int64
+	for name, c := range map[string]struct {
+		change func(unmeasured *cluster.Pod, w *World)
+		want   string
+	}{
+		"lower priority":        {func(p *cluster.Pod, _ *World) { p.Priority = -10 }, ""},
+		"the same priority":     {func(*cluster.Pod, *World) {}, "a-0"},
+		"higher priority":       {func(p *cluster.Pod, _ *World) { p.Priority = 10 }, "a-0"},
+		"lower than one of two": {func(p *cluster.Pod, w *World) { p.Priority, w.Pods[2].Priority = -10, -20 }, "b-0"},
+		"it has just started":   {func(p *cluster.Pod, _ *World) { p.Priority, p.Started = -10, noon.Add(-time.Minute) }, "a-0"},
+		"it does not run":       {func(p *cluster.Pod, _ *World) { p.Priority, p.Phase = -10, cluster.Pending }, "a-0"},
+		"a pod of a DaemonSet":  {func(p *cluster.Pod, _ *World) { p.Priority, p.Controller.Kind = -10, "DaemonSet" }, "a-0"},
+		"the others use little or what they request": {func(_ *cluster.Pod, w *World) {
+			for i, memory := range []int64{15 * gi, 1 << 20} {
+				size := cluster.Amounts(500, memory)
+				w.Governed[i].Autoscaler.Advice[0].Estimate = cluster.Estimate{Lower: size, Target: size, Upper: size}
+				for _, p := range w.Governed[i].Pods {
+					p.Containers[0].Requests = size
+				}
+			}
+			used = map[string]int64{"a-0": 15 * gi, "b-0": 2 << 20}
+		}, ""},
+	} {
+		w, b := guarded()
+		w.Ledger.Guard.Alarms = nil
+		used = map[string]int64{"a-0": 9 * gi, "b-0": 6 * gi}
+		unmeasured := w.Pods[4]
+		c.change(unmeasured, &w)
+		samples := map[cluster.Key]guard.Sample{}
+		for _, now := range []time.Time{noon.Add(-2 * time.Minute), noon} {
+			for _, p := range w.Pods {
+				samples[p.Key] = guard.Sample{At: now.Add(-30 * time.Second), Bytes: used[p.Name]}
+			}
+			delete(samples, unmeasured.Key)
+			w.Nodes[0].Capacity.Memory = 20 * gi
+			w.Ledger.Guard.Observe(now, w.Nodes, map[string]bool{"n1": true}, w.Pods, samples)
+		}
+		if len(w.Ledger.Guard.Alarms) != 1 {
+			t.Fatalf("%s: %+v", name, w.Ledger.Guard.Alarms)
+		}
+		moved := ""
+		for _, d := range Plan(noon, w, b) {
+			if d.Do != decision.Leave {
+				moved += d.Pod.Name
+			}
+		}
+		if moved != c.want {
+			t.Errorf("%s: %q moves, want %q", name, moved, c.want)
+		}
+	}
+}
+
 // The sample of the pod with the lowest priority is 61 seconds old, that of the others 30: nobody of a higher priority moves for it.
 func TestPlan_sampleOfTheLowestPriorityIsAMinuteOld_higherPriorityStays(t *testing.T) {
 	const gi = 1 << 30
