@@ -32,7 +32,7 @@ type rescueState struct {
 
 // writeRescues updates the condition OOMRescue of autoscalers, those that change no pods, too: what was done for OOM-killed pods, or why they are left.
 func (c *conditionReporter) writeRescues(ctx context.Context, now time.Time, all map[cluster.Key]*cluster.Autoscaler, decisions []decision.Decision) {
-	if c.writer == nil || c.config.DryRun || c.config.OOMRescue == rescueOff {
+	if c.writer == nil || c.config.DryRun {
 		return
 	}
 	next := map[cluster.Key]rescueState{}

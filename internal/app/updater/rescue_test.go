@@ -376,6 +376,18 @@ func TestUpdater_oomKilledPodIsRescued_conditionSaysSoForAnHour(t *testing.T) {
 	}
 }
 
+// The condition that an earlier updater has written would stay forever.
+func TestUpdater_rescueIsOff_conditionIsRemovedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newCrashCluster(t, cluster.Recreate, 1)
+		y.config.OOMRescue = rescueOff
+		y.during(10 * time.Minute)
+		if len(y.conditions) != 1 || y.last().Status != watcher.Removed {
+			t.Errorf("%d writes, the last one of %+v, want one that removes the condition", len(y.conditions), y.last())
+		}
+	})
+}
+
 func TestUpdater_conditionCannotBeWritten_nextPassWritesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newCrashCluster(t, cluster.Recreate, 2)
