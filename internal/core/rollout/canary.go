@@ -4,12 +4,14 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
 )
 
 // A canary is the first pod of a workload that gets a new size. The others follow if it runs well for a time. If it does not, the pods
@@ -331,7 +333,7 @@ func hasSize(p *cluster.Pod, size []Size, of func(*cluster.Container) cluster.Re
 
 // Hold returns the autoscaler with the recommendation that applies to its pods: the previous size if its own was reverted, or else its own. A memory
 // target above both sizes is kept, because it comes from a need that neither of them meets. So is a memory limit by peaks above the previous one: it costs
-// no room on nodes, and usage may have risen.
+// no room on nodes, and usage may have risen. The previous limit is at most that for the maximum memory of the policy, which may be lower now.
 func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 	if s.Phase != Held || !a.Canary.On || !now.Before(s.Until) || s.Until.Sub(now) > maxCooldown {
 		return a
@@ -351,6 +353,10 @@ func (s State) Hold(now time.Time, a *cluster.Autoscaler) *cluster.Autoscaler {
 			if adv.MemoryLimit == 0 {
 				limit = 0 // in proportion to the larger request it is higher
 			}
+		}
+		allowed := float64(cmp.Or(a.Policy(adv.Container), &cluster.ContainerPolicy{}).MaxAllowed.Memory)
+		if allowed > 0 && float64(limit) > policy.LimitOf(allowed) {
+			limit = int64(policy.LimitOf(allowed))
 		}
 		adv.Target = size
 		adv.Lower = size

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -214,24 +215,34 @@ func TestHold_limitByPeaks_doesNotStayBelowThePreviousOne(t *testing.T) {
 	s := State{}.Start(noon, running("a", before, limited), []Size{{Container: "app", Requests: after}}, false).Changed().revert(noon, Restarted)
 	earlier := s // a record of an earlier release
 	earlier.Before = []Size{{Container: "app", Requests: before}}
+	huge := s
+	huge.Before = []Size{{Container: "app", Requests: before, MemoryLimit: math.MaxInt64}}
 	more := s // the container needs more than both sizes
 	more.Before = []Size{{Container: "app", Requests: cluster.Amounts(1000, 1), MemoryLimit: 4 * gib}}
 	more.After = []Size{{Container: "app", Requests: cluster.Amounts(1000, 1)}}
 	for name, c := range map[string]struct {
 		state         State
 		advised, want int64
+		maxAllowed    int64
 	}{
-		"the change lowered it":    {s, 3 * gib, 4 * gib},
-		"more is needed":           {more, 3 * gib, 4 * gib},
-		"more, no limit is known":  {more, 0, 0},
-		"the change raised it":     {s, 5 * gib, 5 * gib},
-		"no limit is known":        {s, 0, 4 * gib},
-		"earlier release":          {earlier, 3 * gib, 3 * gib},
-		"earlier release, unknown": {earlier, 0, 0},
+		"the change lowered it":              {s, 3 * gib, 4 * gib, 0},
+		"more is needed":                     {more, 3 * gib, 4 * gib, 0},
+		"more, no limit is known":            {more, 0, 0, 0},
+		"the change raised it":               {s, 5 * gib, 5 * gib, 0},
+		"no limit is known":                  {s, 0, 4 * gib, 0},
+		"earlier release":                    {earlier, 3 * gib, 3 * gib, 0},
+		"earlier release, unknown":           {earlier, 0, 0, 0},
+		"maxAllowed allows it":               {s, 3 * gib, 4 * gib, 2 * gib},
+		"a lower maxAllowed":                 {s, gib / 2, 3 * gib, 3 * gib / 2},
+		"a lower maxAllowed, stored advice":  {s, 4 * gib, 4 * gib, gib}, // the recommender lowers it
+		"the highest limit and a maxAllowed": {huge, gib, 3 * gib, 3 * gib / 2},
 	} {
 		a := &cluster.Autoscaler{Canary: cluster.Canary{On: true}, Advice: []cluster.Advice{
 			{Container: "app", Estimate: cluster.Estimate{Target: after}, MemoryLimit: c.advised}, {Container: "new", MemoryLimit: gib},
 		}}
+		if c.maxAllowed > 0 {
+			a.Policies = []cluster.ContainerPolicy{{Container: "*", MaxAllowed: cluster.Amounts(1, c.maxAllowed)}}
+		}
 		held := c.state.Hold(noon, a)
 		if got := held.Advice[0].MemoryLimit; got != c.want || held.Advice[1].MemoryLimit != gib || a.Advice[0].MemoryLimit != c.advised {
 			t.Errorf("%s: limit %d, want %d; advice %+v", name, got, c.want, held.Advice)
