@@ -92,6 +92,16 @@ func (l limitedLog) Handle(ctx context.Context, r slog.Record) (err error) {
 	return err
 }
 
+// WithAttrs implements slog.Handler.
+func (l limitedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return limitedLog{l.Handler.WithAttrs(attrs), l.rate}
+}
+
+// WithGroup implements slog.Handler.
+func (l limitedLog) WithGroup(name string) slog.Handler {
+	return limitedLog{l.Handler.WithGroup(name), l.rate}
+}
+
 // NewHandler returns a handler.
 func NewHandler(w world, o Options, m *Metrics, log *slog.Logger) *Handler {
 	limited := func() *slog.Logger {

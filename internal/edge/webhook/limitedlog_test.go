@@ -1,0 +1,27 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A logger with attributes or a group is the same log: all of them share one limit.
+func TestLimitedLog_attributesAndGroups_doNotLiftTheLimit(t *testing.T) {
+	var text strings.Builder
+	log := slog.New(limitedLog{slog.NewTextHandler(&text, nil), &rate.Sometimes{First: 3, Interval: time.Hour}})
+	for range 5 {
+		log.Info("message")
+		log.With("pod", "web").Info("message")
+		log.WithGroup("vpa").Info("message", "name", "web")
+	}
+	if n := strings.Count(text.String(), "\n"); n != 3 || strings.Count(text.String(), "pod=web") != 1 || strings.Count(text.String(), "vpa.name=web") != 1 {
+		t.Errorf("%d messages, want 3, one with the attribute and one with the group:\n%s", n, text.String())
+	}
+}
