@@ -7,12 +7,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,9 +28,6 @@ type world struct {
 	binary string
 	reader string // kubeconfig
 }
-
-// shared is the world of this run.
-var shared *world
 
 const reader = `apiVersion: v1
 kind: ServiceAccount
@@ -54,54 +52,72 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: end-to-end tests are not short")
 		return
 	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
+	code := m.Run()
+	for _, end := range slices.Backward(ends) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
 
-func run(m *testing.M) (code int, err error) {
+// ends stop what the tests of this run share, the last one first.
+var ends []func() error
+
+// started is the world of this run, which the first call starts.
+var started = sync.OnceValues(newWorld)
+
+// shared returns the world of this run. The first test that needs it starts it.
+func shared(t *testing.T) *world {
+	t.Helper()
+	w, err := started()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// newWorld starts the cluster with podfit. TestMain stops them.
+func newWorld() (w *world, err error) {
 	ctx := context.Background()
 	root, err := bed.Root()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	w := &world{}
+	w = &world{}
 	if w.binary, err = bed.Build(ctx, root, os.Stderr); err != nil {
-		return 0, err
+		return nil, err
 	}
 	w.Cluster, err = bed.Up(ctx, bed.Options{Root: root, Nodes: nodeCount, NodeCPU: 8, NodeMemory: "32Gi", Metrics: 15 * time.Second, Progress: os.Stderr})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.Down()) }()
+	ends = append(ends, w.Down)
 	if err := w.Install(ctx, filepath.Join(root, "deploy")); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := w.ApplyYAML(ctx, "", reader+classes); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if w.reader, err = w.Identity(ctx, "reader"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	serving, err := bed.Serving()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	admission, err := w.Run(ctx, w.binary, bed.Admission().With(serving...).With("--status-lease-update-interval=2s"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, admission.Stop()) }()
+	ends = append(ends, admission.Stop)
 	ready, cancel := bed.WithPatience(ctx, time.Minute)
 	defer cancel()
 	if err := bed.Until(ready, 100*time.Millisecond, w.Registered); err != nil {
-		return 0, fmt.Errorf("%w\n%s", err, admission.Tail(40))
+		return nil, fmt.Errorf("%w\n%s", err, admission.Tail(40))
 	}
-	shared = w
-	return m.Run(), nil
+	return w, nil
 }
 
 // A plan is one of the two plans of the report.

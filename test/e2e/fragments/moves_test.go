@@ -61,7 +61,7 @@ func TestFragments_randomClusters_schedulerAcceptsEachMove(t *testing.T) {
 // newScene makes a cluster with free room: the scheduler places many workloads, of which half are deleted.
 func newScene(t *testing.T, seed uint64) *scene {
 	t.Helper()
-	s := &scene{T: t, world: shared, namespace: fmt.Sprint("seed-", seed), random: rand.New(rand.NewPCG(seed, 27)), grown: map[string]int64{}}
+	s := &scene{T: t, world: shared(t), namespace: fmt.Sprint("seed-", seed), random: rand.New(rand.NewPCG(seed, 27)), grown: map[string]int64{}}
 	t.Cleanup(s.end)
 	s.must(s.ApplyYAML(t.Context(), "", "{apiVersion: v1, kind: Namespace, metadata: {name: "+s.namespace+"}}"))
 	eventually(t, "the namespace has the service account of pods", settling, func(ctx context.Context) error {

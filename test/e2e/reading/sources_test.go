@@ -115,7 +115,7 @@ func (w *world) running(t *testing.T, ns string) {
 // TestRecommend_prometheusInTheCluster_isReadThroughTheAPIServer finds a real Prometheus by the labels of its Service, and reads it through the
 // service proxy of a real API server, with the rights to get and list only.
 func TestRecommend_prometheusInTheCluster_isReadThroughTheAPIServer(t *testing.T) {
-	w := shared
+	w := shared(t)
 	w.running(t, "team-0")
 	if err := w.ApplyYAML(t.Context(), "", stranger); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func (w *world) as(kubeconfig string) *world {
 
 // TestRecommend_metricsAPI_isProvisionalAndLowersNothing reads the Metrics API of a real metrics-server.
 func TestRecommend_metricsAPI_isProvisionalAndLowersNothing(t *testing.T) {
-	w := shared
+	w := shared(t)
 	w.running(t, "metrics")
 	eventually(t, "the Metrics API has the pods", 2*time.Minute, func(ctx context.Context) error {
 		data, err := w.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/metrics/pods").DoRaw(ctx)

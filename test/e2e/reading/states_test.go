@@ -164,7 +164,7 @@ func records(t *testing.T, path string) map[string]record {
 // TestExplain_randomStates_nextIsWhatTheNextPassDoes compares NEXT of a hundred random states with the next pass of a real updater: each pod that
 // it plans to change is changed in that way, and no other.
 func TestExplain_randomStates_nextIsWhatTheNextPassDoes(t *testing.T) {
-	w := shared
+	w := shared(t)
 	start := uint64(seed)
 	if text := os.Getenv("STATES_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
