@@ -16,9 +16,9 @@ func TestValidate_invalidFlags_nameFlagAndRemedy(t *testing.T) {
 	r, u, a := recommender.Defaults(), updater.Defaults(), admission.Defaults()
 	r.Sizing.CPU.Target, r.Interval, r.Storage, r.Workers = 90, 0, "etcd", 0
 	r.Namespace, r.IgnoredNamespaces = "a", []string{"b"}
-	u.EvictionTolerance, u.RateLimit, u.RateBurst = 2, 1, 0
+	u.Budget.Tolerance, u.RateLimit, u.RateBurst = 2, 1, 0
 	u.OOMRescue = "maybe"
-	u.EvictionBackoff = -1
+	u.Budget.EvictionBackoff = -1
 	a.ByURL, a.MinTLSVersion, a.Labels, a.TimeoutSeconds = true, "tls1_0", "nonsense", 60
 	for _, tt := range []struct {
 		err  error

@@ -32,38 +32,29 @@ type Config struct {
 	process.Common
 	Election process.Election
 
-	Interval             time.Duration
-	MinReplicas          int
-	EvictionTolerance    float64 // fraction of a controller's replicas that may be disrupted at the same time
-	RateLimit            float64 // evictions per second; 0 or less means no limit
-	RateBurst            int
-	UpdateThreshold      float64       // relative change of the requests from which an old pod is updated
-	LifetimeThreshold    time.Duration // minimum age of such a pod
-	EvictAfterOOM        time.Duration // maximum time from the start of a container to its OOM kill for an immediate update
-	SkipDisruptionBudget bool          // resizes without restart ignore the disruption budget
-	UseStatus            bool          // update pods only while the status lease of the admission controller is valid
-	StatusName           string
-	StatusNamespace      string
-	StatusTimeout        time.Duration
-	Address              string
-	BoostSyncs           int // number of startup boosts that are removed concurrently
-	ReplacementMustFit   bool
-	NamespaceShare       float64 // share of the requests of a namespace that may be changed in an hour
-	ClusterShare         float64 // likewise of the cluster
-	FreezeConfigMap      string  // name of the ConfigMap that freezes the cluster; "" if there is none
-	OOMRescue            string  // off, evict or delete
-	MakeRoom             string  // what is done to make room for resizes on full nodes
-	ResizePreemption     string  // whether the scheduler preempts pods for deferred resizes
-	Mover                string  // how pods are replaced: evict, room or surge
-	NodeGuard            bool    // move pods from nodes that are nearly out of memory
-	NodeGuardPressure    float64 // percent of a minute: memory pressure from which a node counts as such; 0: pressure is not read
-	KubeletInsecure      bool    // trust any certificate of kubelets
-	EvictionBackoff      time.Duration
-	StatefulSetPause     time.Duration // how long a pod of a StatefulSet is ready before the next one is disrupted
-	Rules                string        // rulesPodfit or rulesUpstream
-	EarlyPasses          bool          // run a pass before the end of the interval when pods wait for a change
-	UpdatingCondition    bool          // write the condition Updating of VPAs
-	DryRun               bool
+	Budget plan.Budget // the values that flags set directly; see Config.budget for the others
+
+	Interval          time.Duration
+	RateLimit         float64 // evictions per second; 0 or less means no limit
+	RateBurst         int
+	UseStatus         bool // update pods only while the status lease of the admission controller is valid
+	StatusName        string
+	StatusNamespace   string
+	StatusTimeout     time.Duration
+	Address           string
+	BoostSyncs        int     // number of startup boosts that are removed concurrently
+	FreezeConfigMap   string  // name of the ConfigMap that freezes the cluster; "" if there is none
+	OOMRescue         string  // off, evict or delete
+	MakeRoom          string  // what is done to make room for resizes on full nodes
+	ResizePreemption  string  // whether the scheduler preempts pods for deferred resizes
+	Mover             string  // how pods are replaced: evict, room or surge
+	NodeGuard         bool    // move pods from nodes that are nearly out of memory
+	NodeGuardPressure float64 // percent of a minute: memory pressure from which a node counts as such; 0: pressure is not read
+	KubeletInsecure   bool    // trust any certificate of kubelets
+	Rules             string  // rulesPodfit or rulesUpstream
+	EarlyPasses       bool    // run a pass before the end of the interval when pods wait for a change
+	UpdatingCondition bool    // write the condition Updating of VPAs
+	DryRun            bool
 
 	CapacityBeforeEviction string // off or ask
 	PlaceholderImage       string // what placeholder pods run
@@ -99,20 +90,17 @@ var rescueModes = map[string]rescue.Mode{
 
 // Defaults returns upstream's defaults.
 func Defaults() Config {
-	return Config{
-		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-updater"),
-		Interval: time.Minute, MinReplicas: process.DefaultMinReplicas, EvictionTolerance: 0.5, RateLimit: -1, RateBurst: 1,
-		UpdateThreshold: 0.1, LifetimeThreshold: 12 * time.Hour, EvictAfterOOM: 10 * time.Minute,
-		UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute, Address: ":8943", BoostSyncs: 1, ReplacementMustFit: true,
-		NamespaceShare: 1, ClusterShare: 1, FreezeConfigMap: "podfit-freeze",
-		OOMRescue: rescueDelete,
-		MakeRoom:  room.Split.String(), ResizePreemption: preemptionAuto,
-		Mover: string(surge.ForRoom), NodeGuard: true, NodeGuardPressure: 10,
+	c := Config{
+		Common: process.CommonDefaults(), Election: process.ElectionDefaults("vpa-updater"), Budget: plan.DefaultBudget(),
+		Interval: time.Minute, RateLimit: -1, RateBurst: 1, UseStatus: true, StatusName: "vpa-admission-controller", StatusTimeout: time.Minute,
+		Address: ":8943", BoostSyncs: 1, FreezeConfigMap: "podfit-freeze", OOMRescue: rescueDelete, MakeRoom: room.Split.String(), ResizePreemption: preemptionAuto,
+		Mover: string(surge.ForRoom), NodeGuard: true, NodeGuardPressure: 10, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
 
 		CapacityBeforeEviction: capacityAsk, PlaceholderImage: "registry.k8s.io/pause:3.10.1", ProvisioningClass: capacity.ProvisioningClass,
-		EvictionBackoff: plan.DefaultBudget().EvictionBackoff, StatefulSetPause: 10 * time.Second, Rules: rulesPodfit, EarlyPasses: true, UpdatingCondition: true,
 		Prometheus: PrometheusConfig{prom.Config{NamespaceLabel: "namespace", PodLabel: "pod", ContainerLabel: "container"}}, // as in the kubelet's cAdvisor
 	}
+	c.Budget.StatefulSetPause = 10 * time.Second
+	return c
 }
 
 // Flags binds the configuration to flags, with upstream's names.
@@ -128,24 +116,24 @@ func (c *Config) Flags(fs *pflag.FlagSet) {
 // OwnFlags binds the flags that only the updater has.
 func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Interval, "updater-interval", c.Interval, "Time between two updater passes. A pass compares running pods with their recommendations.")
-	fs.IntVar(&c.MinReplicas, "min-replicas", c.MinReplicas, "Minimum number of replicas that a controller must have before its pods are evicted. At least 0.")
-	fs.Float64Var(&c.EvictionTolerance, "eviction-tolerance", c.EvictionTolerance, "Fraction of a controller's replicas that may be disrupted at the same time. Between 0 and 1.")
+	fs.IntVar(&c.Budget.MinReplicas, "min-replicas", c.Budget.MinReplicas, "Minimum number of replicas that a controller must have before its pods are evicted. At least 0.")
+	fs.Float64Var(&c.Budget.Tolerance, "eviction-tolerance", c.Budget.Tolerance, "Fraction of a controller's replicas that may be disrupted at the same time. Between 0 and 1.")
 	fs.Float64Var(&c.RateLimit, "eviction-rate-limit", c.RateLimit, "Maximum number of evictions per second. 0 or less means no limit.")
 	fs.IntVar(&c.RateBurst, "eviction-rate-burst", c.RateBurst, "Burst of evictions that --eviction-rate-limit allows. At least 1 if there is a limit.")
-	fs.Float64Var(&c.UpdateThreshold, "pod-update-threshold", c.UpdateThreshold, "Relative change of requests from which a pod that is within its bounds is updated. 0.1 is 10 %. At least 0.")
-	fs.DurationVar(&c.LifetimeThreshold, "in-recommendation-bounds-eviction-lifetime-threshold", c.LifetimeThreshold, "Minimum age of a pod that is within its bounds before it is updated.")
-	fs.DurationVar(&c.EvictAfterOOM, "evict-after-oom-threshold", c.EvictAfterOOM, "A pod is updated immediately if one of its containers was OOM-killed within this time after its start.")
-	fs.BoolVar(&c.SkipDisruptionBudget, "in-place-skip-disruption-budget", c.SkipDisruptionBudget, "If true, resize in place regardless of the disruption budget if the resize restarts no container.")
+	fs.Float64Var(&c.Budget.Threshold, "pod-update-threshold", c.Budget.Threshold, "Relative change of requests from which a pod that is within its bounds is updated. 0.1 is 10 %. At least 0.")
+	fs.DurationVar(&c.Budget.Lifetime, "in-recommendation-bounds-eviction-lifetime-threshold", c.Budget.Lifetime, "Minimum age of a pod that is within its bounds before it is updated.")
+	fs.DurationVar(&c.Budget.QuickOOM, "evict-after-oom-threshold", c.Budget.QuickOOM, "A pod is updated immediately if one of its containers was OOM-killed within this time after its start.")
+	fs.BoolVar(&c.Budget.SkipInPlace, "in-place-skip-disruption-budget", c.Budget.SkipInPlace, "If true, resize in place regardless of the disruption budget if the resize restarts no container.")
 	fs.BoolVar(&c.UseStatus, "use-admission-controller-status", c.UseStatus, "If true, update pods only while the admission controller renews its status lease.")
 	fs.StringVar(&c.StatusName, "admission-controller-status-lease-name", c.StatusName, "Name of the admission controller's status lease.")
 	fs.StringVar(&c.StatusNamespace, "admission-controller-status-lease-namespace", c.StatusNamespace, "Namespace of the admission controller's status lease. Empty means the environment variable NAMESPACE, or kube-system if that is unset.")
 	fs.DurationVar(&c.StatusTimeout, "admission-controller-status-lease-timeout", c.StatusTimeout, "Maximum age of the last renewal of the admission controller's status lease. The updater changes no pods if the lease is older.")
 	fs.IntVar(&c.BoostSyncs, "concurrent-cpu-startup-boost-syncs", c.BoostSyncs, "Number of pods whose CPU startup boost is removed concurrently. At least 1.")
-	fs.BoolVar(&c.ReplacementMustFit, "replacement-must-fit", c.ReplacementMustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
+	fs.BoolVar(&c.Budget.MustFit, "replacement-must-fit", c.Budget.MustFit, "If true, do not evict a pod if its replacement fits on no existing node. "+
 		"Set to false in clusters that add nodes on demand.")
-	fs.Float64Var(&c.NamespaceShare, "max-change-per-hour-namespace", c.NamespaceShare, "Maximum share of the requests of a namespace that is changed in an hour, counted by the requests of changed pods. "+
+	fs.Float64Var(&c.Budget.NamespaceShare, "max-change-per-hour-namespace", c.Budget.NamespaceShare, "Maximum share of the requests of a namespace that is changed in an hour, counted by the requests of changed pods. "+
 		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
-	fs.Float64Var(&c.ClusterShare, "max-change-per-hour-cluster", c.ClusterShare, "Maximum share of the requests of the cluster that is changed in an hour, counted by the requests of changed pods. "+
+	fs.Float64Var(&c.Budget.ClusterShare, "max-change-per-hour-cluster", c.Budget.ClusterShare, "Maximum share of the requests of the cluster that is changed in an hour, counted by the requests of changed pods. "+
 		"Above 0, at most 1. 1 means no limit. The first change of an hour is always possible.")
 	fs.StringVar(&c.FreezeConfigMap, "freeze-configmap", c.FreezeConfigMap, "Name of a ConfigMap in podfit's namespace that stops all changes of running pods while its key freeze is true. "+
 		"Empty means that there is none. The ConfigMap need not exist.")
@@ -168,9 +156,9 @@ func (c *Config) OwnFlags(fs *pflag.FlagSet) {
 		"and evict the pod when the ProvisioningRequest is provisioned or the placeholder pod has a node, within 10 minutes. If podfit can create neither, the pod is not evicted.")
 	fs.StringVar(&c.ProvisioningClass, "provisioning-class", c.ProvisioningClass, "Class of the ProvisioningRequests of --capacity-before-eviction. The autoscaler of the cluster must serve it.")
 	fs.StringVar(&c.PlaceholderImage, "placeholder-image", c.PlaceholderImage, "Image of the placeholder pods of --capacity-before-eviction. It must do nothing and run as any user.")
-	fs.DurationVar(&c.EvictionBackoff, "eviction-backoff", c.EvictionBackoff, "How long the pods of a workload are left unchanged after an eviction without effect, for example because the replacement "+
+	fs.DurationVar(&c.Budget.EvictionBackoff, "eviction-backoff", c.Budget.EvictionBackoff, "How long the pods of a workload are left unchanged after an eviction without effect, for example because the replacement "+
 		"has its old requests again. Each further one doubles it, up to 6 hours or this value if that is more. At least 0. 0 means no back-off, as in upstream.")
-	fs.DurationVar(&c.StatefulSetPause, "statefulset-pause", c.StatefulSetPause, "How long a pod of a StatefulSet must be ready before the next one is evicted. It also waits for minReadySeconds, as in every controller. "+
+	fs.DurationVar(&c.Budget.StatefulSetPause, "statefulset-pause", c.Budget.StatefulSetPause, "How long a pod of a StatefulSet must be ready before the next one is evicted. It also waits for minReadySeconds, as in every controller. "+
 		"At least 0. Upstream has no pause: 0.")
 	fs.StringVar(&c.Rules, "updater-rules", c.Rules, "Which rules apply to evictions and resizes where no other flag decides: podfit (not if the change would have no effect, if the replacement would be rejected, "+
 		"if an evicted pod has no replacement, if the same action was refused recently, or if the VPA is too young; pods that are not ready count as unavailable; unscheduled pods that shrink are replaced) or upstream (none of these rules, and no early passes).")
@@ -216,11 +204,11 @@ func (c *Config) usageWait() time.Duration {
 func (c *Config) ValidateOwn() error {
 	var errs process.Problems
 	errs.AddIf(c.Interval <= 0, "--updater-interval must be greater than 0, got %v", c.Interval)
-	errs.AddIf(!(c.EvictionTolerance >= 0 && c.EvictionTolerance <= 1), "--eviction-tolerance must be between 0 and 1, got %v", c.EvictionTolerance)
-	errs.AddIf(c.MinReplicas < 0, "--min-replicas must be at least 0, got %d", c.MinReplicas)
+	errs.AddIf(!(c.Budget.Tolerance >= 0 && c.Budget.Tolerance <= 1), "--eviction-tolerance must be between 0 and 1, got %v", c.Budget.Tolerance)
+	errs.AddIf(c.Budget.MinReplicas < 0, "--min-replicas must be at least 0, got %d", c.Budget.MinReplicas)
 	errs.AddIf(c.RateLimit > 0 && c.RateBurst < 1, "--eviction-rate-burst must be at least 1 if --eviction-rate-limit is set, got %d", c.RateBurst)
-	errs.AddIf(c.EvictionBackoff < 0, "--eviction-backoff must be at least 0, got %v", c.EvictionBackoff)
-	errs.AddIf(c.StatefulSetPause < 0, "--statefulset-pause must be at least 0, got %v", c.StatefulSetPause)
+	errs.AddIf(c.Budget.EvictionBackoff < 0, "--eviction-backoff must be at least 0, got %v", c.Budget.EvictionBackoff)
+	errs.AddIf(c.Budget.StatefulSetPause < 0, "--statefulset-pause must be at least 0, got %v", c.Budget.StatefulSetPause)
 	errs.AddIf(c.BoostSyncs < 1, "--concurrent-cpu-startup-boost-syncs must be at least 1, got %d", c.BoostSyncs)
 	_, ok := room.ParseAllowed(c.MakeRoom)
 	errs.AddIf(!ok, "--make-room must be off, shrink, split or move, got %q", c.MakeRoom)
@@ -230,8 +218,8 @@ func (c *Config) ValidateOwn() error {
 	errs.AddIf(c.CapacityBeforeEviction != capacityOff && c.CapacityBeforeEviction != capacityAsk, "--capacity-before-eviction must be off or ask, got %q", c.CapacityBeforeEviction)
 	errs.AddIf(c.PlaceholderImage == "", "--placeholder-image must not be empty")
 	errs.AddIf(c.ProvisioningClass == "", "--provisioning-class must not be empty")
-	errs.AddIf(!(c.UpdateThreshold >= 0), "--pod-update-threshold must be at least 0, got %v", c.UpdateThreshold)
-	errs = append(errs, validateShare("max-change-per-hour-namespace", c.NamespaceShare), validateShare("max-change-per-hour-cluster", c.ClusterShare))
+	errs.AddIf(!(c.Budget.Threshold >= 0), "--pod-update-threshold must be at least 0, got %v", c.Budget.Threshold)
+	errs = append(errs, validateShare("max-change-per-hour-namespace", c.Budget.NamespaceShare), validateShare("max-change-per-hour-cluster", c.Budget.ClusterShare))
 	if problems := validation.IsDNS1123Subdomain(c.FreezeConfigMap); c.FreezeConfigMap != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--freeze-configmap must be the name of a ConfigMap, got %q: %s", c.FreezeConfigMap, problems[0]))
 	}

@@ -44,7 +44,7 @@ func countHeld(events []string, r decision.Reason) int {
 func TestUpdater_resizeIsRefusedAndEvictionIsHeld_writesBothEventsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.InPlaceOrRecreate)
-		fake.config.MinReplicas, fake.config.SkipDisruptionBudget = 5, true
+		fake.config.Budget.MinReplicas, fake.config.Budget.SkipInPlace = 5, true
 		fake.resizeErr = kube.ErrForbidden
 		fake.run(t, 24*time.Hour)
 		for _, r := range []decision.Reason{{Code: decision.ResizeRefused, Text: anyText}, {Code: decision.TooFewReplicas, Have: 3, Want: 5}} {

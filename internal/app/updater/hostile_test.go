@@ -29,8 +29,8 @@ import (
 func TestUpdater_passEndsBeforeRequestIsSent_reasonIsOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(cluster.InPlaceOrRecreate, 40)
-		server.config.SkipDisruptionBudget = true
-		server.config.EvictionTolerance = 1
+		server.config.Budget.SkipInPlace = true
+		server.config.Budget.Tolerance = 1
 		server.answer = func(string, *cluster.Pod) (int, string) {
 			time.Sleep(50 * time.Second)
 			return 0, ""
@@ -123,7 +123,7 @@ func TestUpdater_boostAnnotationCannotBeRemoved_backsOff(t *testing.T) {
 func TestUpdater_clientRateLimitEndsPass_reasonIsOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(cluster.InPlaceOrRecreate, 400)
-		server.config.SkipDisruptionBudget = true
+		server.config.Budget.SkipInPlace = true
 		server.qps = 5
 		u := server.work(t, time.Minute)
 		if n := server.count("resize "); n < 100 || n > 310 {
@@ -217,7 +217,7 @@ func TestUpdater_oneGroupIsRefused_othersAreUpdatedInTheSamePass(t *testing.T) {
 			q.Name, q.UID = fmt.Sprint("bank-", i), fmt.Sprint("bank-", i)
 			server.pods = append(server.pods, &q)
 		}
-		server.config.EvictionTolerance = 0.5
+		server.config.Budget.Tolerance = 0.5
 		server.wanted = 400
 		server.wantedOf = map[string]int32{"bank": 60}
 		server.answer = func(_ string, p *cluster.Pod) (int, string) {
@@ -238,7 +238,7 @@ func TestUpdater_oneGroupIsRefused_othersAreUpdatedInTheSamePass(t *testing.T) {
 func TestUpdater_reasonsAlternate_writesOneEventForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(cluster.InPlaceOrRecreate, 1)
-		server.config.SkipDisruptionBudget = true // so that a single pod is resized
+		server.config.Budget.SkipInPlace = true // so that a single pod is resized
 		server.answer = func(string, *cluster.Pod) (int, string) { return denied() }
 		server.work(t, 24*time.Hour)
 		if got := server.events("UpdateHeld"); len(got) < 1 || len(got) > 2 {

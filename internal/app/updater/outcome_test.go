@@ -43,7 +43,7 @@ func (y *fakeCluster) eventCount(prefix string) int {
 func TestUpdater_podsAreEvicted_metricsAndEventsCountThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
-		fake.config.EvictionTolerance = 1
+		fake.config.Budget.Tolerance = 1
 		u := updaterOf(fake, fake)
 		u.pass(t.Context(), time.Now())
 		m := u.metrics
@@ -70,7 +70,7 @@ func TestUpdater_podsAreEvicted_metricsAndEventsCountThem(t *testing.T) {
 func TestUpdater_podsAreResized_metricsAndEventsCountThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.InPlaceOrRecreate)
-		fake.config.EvictionTolerance = 1
+		fake.config.Budget.Tolerance = 1
 		u := updaterOf(fake, fake)
 		u.pass(t.Context(), time.Now())
 		m := u.metrics
@@ -109,7 +109,7 @@ func TestUpdater_actionFails_reasonAndMetricNameTheCause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFakeCluster(c.mode)
 				fake.pods = fake.pods[:1]
-				fake.config.MinReplicas = 1
+				fake.config.Budget.MinReplicas = 1
 				fake.config.Gates = process.Gates{process.InPlaceGate: true}
 				fake.evictErr, fake.resizeErr = c.err, c.err
 				u := updaterOf(fake, fake)

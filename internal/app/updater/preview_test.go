@@ -52,8 +52,8 @@ func newUnsettled(seed uint64) *unsettled {
 	y := &unsettled{hostileCluster: newHostileCluster(modes[random.IntN(len(modes))]), random: random}
 	y.config.CapacityBeforeEviction = capacityOff
 	y.config.Gates = process.Gates{process.InPlaceGate: y.often(2)}
-	y.config.MinReplicas = random.IntN(4)
-	y.config.SkipDisruptionBudget = y.often(3)
+	y.config.Budget.MinReplicas = random.IntN(4)
+	y.config.Budget.SkipInPlace = y.often(3)
 	y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(random.Int64N(8000), random.Int64N(16<<30)), Ready: true}, {Name: "m", Allocatable: cluster.Amounts(4000, 8<<30), Ready: true}}
 	y.evict = func(p *cluster.Pod) (error, bool) {
 		err := y.answer("evict", p, kube.ErrBudget, kube.ErrForbidden, errors.New("lost"), nil, nil, nil)
@@ -226,7 +226,7 @@ func TestPreview_updaterCannotAskForCapacity_nextSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newUnsettled(1)
 		y.autoscalers[0].Mode, y.quotas = cluster.Recreate, nil
-		y.config.CapacityBeforeEviction, y.config.MinReplicas = capacityAsk, 1
+		y.config.CapacityBeforeEviction, y.config.Budget.MinReplicas = capacityAsk, 1
 		y.nodes = []cluster.Node{{Name: "n", Allocatable: cluster.Amounts(1000, 4<<30), Ready: true}}
 		y.autoscalers[0].Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: cluster.Amounts(600, 1<<30), Target: cluster.Amounts(700, 1<<30), Upper: cluster.Amounts(800, 2<<30)}}}
 		y.change(func(p *cluster.Pod) {

@@ -42,7 +42,7 @@ func TestUpdater_rateLimitOfEvictionsIsReached_resizesHaveTheirOwn(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
 		fake.addInPlace()
-		fake.config.RateLimit, fake.config.RateBurst, fake.config.EvictionTolerance = 1.0/3600, 2, 1
+		fake.config.RateLimit, fake.config.RateBurst, fake.config.Budget.Tolerance = 1.0/3600, 2, 1
 		u := updaterOf(fake, fake)
 		reasons := reasonsOf(t.Context(), u)
 		if evictions, resizes := fake.count("evict "), fake.count("resize "); evictions != 2 || resizes != 2 {
@@ -66,7 +66,7 @@ func TestUpdater_rateLimitIsReached_isCountedOncePerPass(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := newFakeCluster(mode)
-			fake.config.RateLimit, fake.config.RateBurst, fake.config.EvictionTolerance = 1.0/3600, 1, 1
+			fake.config.RateLimit, fake.config.RateBurst, fake.config.Budget.Tolerance = 1.0/3600, 1, 1
 			u := updaterOf(fake, fake)
 			u.pass(t.Context(), time.Now())
 			if got := failures(u.metrics); got != 1 || len(fake.done) == 0 {
@@ -81,7 +81,7 @@ func TestUpdater_rateLimitAllowsNextActionTooLate_leavesItToTheNextPass(t *testi
 	for seconds, want := range map[float64]int{45: 2, 55: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := newFakeCluster(cluster.Recreate)
-			fake.config.RateLimit, fake.config.RateBurst, fake.config.EvictionTolerance = 1/seconds, 1, 1
+			fake.config.RateLimit, fake.config.RateBurst, fake.config.Budget.Tolerance = 1/seconds, 1, 1
 			updaterOf(fake, fake).pass(t.Context(), time.Now())
 			if got := fake.count("evict "); got != want {
 				t.Errorf("one eviction per %v s: %d evictions in a pass of one minute, want %d", seconds, got, want)
@@ -94,7 +94,7 @@ func TestUpdater_rateLimitIsZeroOrNegative_isNoLimit(t *testing.T) {
 	for _, limit := range []float64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := newFakeCluster(cluster.Recreate)
-			fake.config.RateLimit, fake.config.RateBurst, fake.config.EvictionTolerance = limit, 0, 1
+			fake.config.RateLimit, fake.config.RateBurst, fake.config.Budget.Tolerance = limit, 0, 1
 			updaterOf(fake, fake).pass(t.Context(), time.Now())
 			if got := fake.count("evict "); got != 2 {
 				t.Errorf("limit %v: %d evictions, want 2", limit, got)
@@ -106,7 +106,7 @@ func TestUpdater_rateLimitIsZeroOrNegative_isNoLimit(t *testing.T) {
 func TestUpdater_processStops_changesNoPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
-		fake.config.EvictionTolerance = 1
+		fake.config.Budget.Tolerance = 1
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		p := quietProcess()

@@ -259,9 +259,9 @@ func TestUpdater_rateLimitAndRefusals_otherPodsAreUpdated(t *testing.T) {
 		a := *inPlace.autoscalers[0]
 		a.Name, a.Target.Name = "api", "api"
 		server.autoscalers = append(server.autoscalers, &a)
-		server.config.SkipDisruptionBudget = true
+		server.config.Budget.SkipInPlace = true
 		server.wanted = 3
-		server.config.EvictionTolerance = 0.9
+		server.config.Budget.Tolerance = 0.9
 		server.work(t, 24*time.Hour)
 		for i := 4; i < 8; i++ {
 			if n := server.count(fmt.Sprint("evict web-", i)); n != 1 {

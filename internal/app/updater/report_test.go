@@ -26,7 +26,7 @@ func TestUpdater_podsAreChangedOrFit_areNotLoggedAsLeft(t *testing.T) {
 		var log bytes.Buffer
 		fake := newFakeCluster(cluster.Recreate)
 		fake.log = slog.New(slog.NewTextHandler(&log, nil))
-		fake.config.EvictionTolerance = 1
+		fake.config.Budget.Tolerance = 1
 		fake.pods[2].Containers[0].Requests = fake.autoscalers[0].Advice[0].Target
 		updaterOf(fake, fake).pass(t.Context(), time.Now())
 		if evicted, left := logged(&log, "Evicted a pod"), logged(&log, "Left a pod unchanged"); evicted != 2 || left != 0 {

@@ -360,7 +360,7 @@ func TestUpdater_quotaKeepsMemoryLimits_isReportedWhileItDoes(t *testing.T) {
 func TestUpdater_changesAreLimitedAndStatesCannotBeStored_waitsAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newFakeCluster(cluster.Recreate)
-		y.config.NamespaceShare = 0.5
+		y.config.Budget.NamespaceShare = 0.5
 		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
 		u.assumeChanges(time.Now())
 		u.pass(t.Context(), time.Now())

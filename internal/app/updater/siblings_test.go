@@ -58,7 +58,7 @@ func TestUpdater_quotaRefusesSiblingWhileEvictionIsPlanned_podIsNotEvicted(t *te
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFakeCluster(cluster.InPlaceOrRecreate)
-				fake.config.EvictionTolerance = 1
+				fake.config.Budget.Tolerance = 1
 				pods := slowQuota{fake, tt.takes, tt.answer}
 				u := newUpdater(fake.config, fake, pods, fake, fake, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), fake.log)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -86,7 +86,7 @@ func TestUpdater_resizesOfSiblingsAreQueued_evictionWaitsForThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFakeCluster(cluster.InPlaceOrRecreate)
-				fake.config.EvictionTolerance = 1
+				fake.config.Budget.Tolerance = 1
 				for n := range maxWorkers {
 					o := *fake.pods[0]
 					o.Name, o.UID = fmt.Sprintf("web-0-%02d", n), fmt.Sprintf("other-%d", n)

@@ -572,7 +572,7 @@ func TestUpdater_writesFail_actsAndLogsOnce(t *testing.T) {
 func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
-		fake.config.MinReplicas = 10 // nothing is done
+		fake.config.Budget.MinReplicas = 10 // nothing is done
 		store := newMemoryStates()
 		for i := range 20 {
 			w := cluster.Workload{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: fmt.Sprint("gone-", i)}
@@ -594,7 +594,7 @@ func TestUpdater_objectOfUnknownWorkload_isDeleted(t *testing.T) {
 func TestUpdater_podsWaitForAnHour_objectIsWrittenOnceAndDeletedAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeCluster(cluster.Recreate)
-		fake.config.MinReplicas = 10
+		fake.config.Budget.MinReplicas = 10
 		store := newMemoryStates()
 		fake.term(t, store, time.Hour, false)
 		if len(store.objects) != 1 || store.writes != 1 {

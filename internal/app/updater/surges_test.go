@@ -61,7 +61,7 @@ func (y *surgeCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
 
 func newSurgeCluster(t *testing.T, replicas int) *surgeCluster {
 	y := &surgeCluster{fakeCluster: newFakeCluster(cluster.Recreate), t: t, now: time.Now(), starts: 30 * time.Second}
-	y.config.Mover, y.config.MinReplicas = "surge", 2
+	y.config.Mover, y.config.Budget.MinReplicas = "surge", 2
 	y.pods = y.pods[:min(replicas, 3)]
 	y.leastReady = replicas
 	top := y.pods[0].Top

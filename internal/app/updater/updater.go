@@ -258,22 +258,12 @@ func NewPass(
 	return newUpdater(c, w, pods, events, lease, NewMetrics(reg), process.NewHealth(5*c.Interval), log).update
 }
 
+// budget returns the budget of the passes: Config.Budget, with what follows from other flags.
 func (c *Config) budget() plan.Budget {
-	b := plan.DefaultBudget()
-	b.MinReplicas = c.MinReplicas
-	b.Tolerance = c.EvictionTolerance
-	b.Threshold = c.UpdateThreshold
-	b.Lifetime = c.LifetimeThreshold
-	b.QuickOOM = c.EvictAfterOOM
-	b.SkipInPlace = c.SkipDisruptionBudget
-	b.MustFit = c.ReplacementMustFit
+	b := c.Budget
 	b.Window = c.Interval - c.Interval/10
-	b.NamespaceShare = c.NamespaceShare
-	b.ClusterShare = c.ClusterShare
-	b.EvictionBackoff = c.EvictionBackoff
 	b.UpstreamRules = c.Rules == rulesUpstream
-	b.StatefulSetPause = c.StatefulSetPause
-	b.BackoffMax = max(b.BackoffMax, c.EvictionBackoff)
+	b.BackoffMax = max(b.BackoffMax, b.EvictionBackoff)
 	b.Rescue = rescueModes[c.OOMRescue]
 	b.MakeRoom, _ = room.ParseAllowed(c.MakeRoom) // Validate accepts no other values
 	b.Mover = surge.Mover(c.Mover)

@@ -68,7 +68,7 @@ func newPodfit(s *simulation) *podfit {
 // configured returns the flags of podfit in a world without its defaults.
 func configured(w *world) updater.Config {
 	c := updater.Defaults()
-	c.MinReplicas, c.EvictionTolerance, c.SkipDisruptionBudget = w.Min, w.Tolerance, w.SkipBudget
+	c.Budget.MinReplicas, c.Budget.Tolerance, c.Budget.SkipInPlace = w.Min, w.Tolerance, w.SkipBudget
 	if w.Rate > 0 {
 		c.RateLimit = w.Rate / 60
 	}
