@@ -469,36 +469,30 @@ func (u *updater) restore(stored []ledger.State) {
 	}
 }
 
-// actedOn returns the workloads on which a pass acts, in the order of its decisions, and those for which it creates requests for capacity.
-func actedOn(decisions []decision.Decision, steps []headroom.Step) []ledger.ActingWorkload {
-	var out []ledger.ActingWorkload
-	index := map[cluster.Workload]int{}
-	add := func(p *cluster.Pod) {
-		w := p.Workload()
-		if _, known := index[w]; !known {
-			index[w] = len(out)
-			out = append(out, ledger.ActingWorkload{Workload: w})
-		}
-	}
+// actedOn returns the workloads on which a pass acts, and those for which it creates requests for capacity, with the creation of their newest pod; zero
+// if none has a decision.
+func actedOn(decisions []decision.Decision, steps []headroom.Step) map[cluster.Workload]time.Time {
+	newest := map[cluster.Workload]time.Time{}
 	for i := range decisions {
 		if decisions[i].Do != decision.Leave {
-			add(decisions[i].Pod)
+			newest[decisions[i].Pod.Workload()] = time.Time{}
 		}
 	}
 	for i := range steps {
 		if steps[i].Request == nil {
-			add(steps[i].Pod)
+			newest[steps[i].Pod.Workload()] = time.Time{}
 		}
 	}
-	if len(out) == 0 {
+	if len(newest) == 0 {
 		return nil
 	}
 	for i := range decisions {
-		if n, acted := index[decisions[i].Pod.Workload()]; acted {
-			out[n].Newest = cluster.Latest(out[n].Newest, decisions[i].Pod.Created)
+		w := decisions[i].Pod.Workload()
+		if at, acted := newest[w]; acted {
+			newest[w] = cluster.Latest(at, decisions[i].Pod.Created)
 		}
 	}
-	return out
+	return newest
 }
 
 // ready reports whether pods may be changed: only while the status lease shows that new pods get their recommendation at admission.

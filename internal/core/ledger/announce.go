@@ -11,32 +11,22 @@ import (
 	"podfit.dev/podfit/internal/core/decision"
 )
 
-// An ActingWorkload is a workload on whose pods the updater acts.
-type ActingWorkload struct {
-	cluster.Workload
-
-	// Newest is when the newest pod of the workload was created before the actions, by the API server's clock. Pods that were created later
-	// may be replacements. If it is zero, the next updater waits, but assumes no eviction.
-	Newest time.Time
-}
-
 // An announcement records that the updater before this one acted on pods of a workload, and that the outcomes are not stored.
 type announcement struct {
 	since  time.Time
-	newest time.Time // see ActingWorkload.Newest
+	newest time.Time // see State.ActingNewest
 }
 
 // announcementTTL is how long an announcement is kept whose outcomes are not known.
 const announcementTTL = time.Hour
 
 // NewestToAnnounce returns the creation time after which a pod of a workload may be the replacement of an eviction with an unknown effect: of
-// one that follows, or of an earlier one.
-func (l *evictionRecords) NewestToAnnounce(now time.Time, a ActingWorkload) time.Time {
-	newest := a.Newest
+// one that follows, or of an earlier one. newest is when the newest pod of the workload was created; zero if it is not known.
+func (l *evictionRecords) NewestToAnnounce(now time.Time, w cluster.Workload, newest time.Time) time.Time {
 	if newest.IsZero() {
 		newest = now.Truncate(time.Second).Add(-time.Second)
 	}
-	e, open := l.evictions[a.Workload]
+	e, open := l.evictions[w]
 	if open && !e.Judged && !e.Newest.IsZero() && e.Newest.Before(newest) {
 		return e.Newest
 	}

@@ -18,7 +18,7 @@ func announcedDB(l *Ledger, newest time.Time) []State {
 	for _, before := range l.Export(delays) {
 		s = before
 	}
-	s.ActingSince, s.ActingNewest = noon, l.NewestToAnnounce(noon, ActingWorkload{db, newest})
+	s.ActingSince, s.ActingNewest = noon, l.NewestToAnnounce(noon, db, newest)
 	return []State{s}
 }
 
@@ -86,7 +86,7 @@ func TestNewestToAnnounce_earlierEvictionIsOpen_itsReplacementCountsToo(t *testi
 	pods := podsOf(2)
 	l := New()
 	l.Done(noon.Add(-time.Minute), Attempt{Pod: pods[0], Do: decision.Evict, With: fits(100), Newest: pods[0].Created})
-	if got := l.NewestToAnnounce(noon, ActingWorkload{db, noon.Add(-30 * time.Second)}); !got.Equal(pods[0].Created) {
+	if got := l.NewestToAnnounce(noon, db, noon.Add(-30*time.Second)); !got.Equal(pods[0].Created) {
 		t.Errorf("announced is %v, want the time before the first eviction, %v", got, pods[0].Created)
 	}
 }

@@ -28,7 +28,8 @@ type State struct {
 	// next one changes no pod of the workload for attempt.WatchDelay after it.
 	ActingSince time.Time `stored:"actingSince"`
 
-	// ActingNewest is ActingWorkload.Newest of these actions. Only set with ActingSince.
+	// ActingNewest is when the newest pod of the workload was created before these actions, by the API server's clock. Pods that were created
+	// later may be replacements. If it is zero, the next updater waits, but assumes no eviction. Only set with ActingSince.
 	ActingNewest time.Time `stored:"actingNewestPod,seconds"`
 
 	LastEviction time.Time       `stored:"lastEviction"` // when a pod of the workload was last evicted; zero if no refusal depends on it

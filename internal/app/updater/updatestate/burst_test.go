@@ -54,10 +54,10 @@ func (b *burst) pass(ctx context.Context) {
 }
 
 // acting returns workloads for Begin, without the creation times of their pods.
-func acting(workloads []cluster.Workload) []ledger.ActingWorkload {
-	var out []ledger.ActingWorkload
+func acting(workloads []cluster.Workload) map[cluster.Workload]time.Time {
+	out := map[cluster.Workload]time.Time{}
 	for _, w := range workloads {
-		out = append(out, ledger.ActingWorkload{Workload: w})
+		out[w] = time.Time{}
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func logged(store Store) (*Recorder, *bytes.Buffer) {
 func TestRecorder_withoutStore_keepsNothing(t *testing.T) {
 	r, text := logged(nil)
 	stored, err := r.Load(t.Context())
-	r.Begin(time.Now(), refusedOnce(), delays, []ledger.ActingWorkload{{Workload: web}})
+	r.Begin(time.Now(), refusedOnce(), delays, map[cluster.Workload]time.Time{web: {}})
 	r.Announce(t.Context(), time.Now(), web)
 	r.Save(t.Context(), time.Now(), refusedOnce(), delays, true)
 	if err != nil || stored != nil || r.LoadAgain(t.Context()) != nil || r.IsActive() || text.Len() > 0 {
@@ -86,7 +86,7 @@ func TestRecorder_crdOrRightMissing_isReportedOnceAndCheckedAgain(t *testing.T) 
 			record := refusedOnce()
 			for range 60 { // passes
 				r.LoadAgain(t.Context())
-				r.Begin(time.Now(), record, delays, []ledger.ActingWorkload{{Workload: web}})
+				r.Begin(time.Now(), record, delays, map[cluster.Workload]time.Time{web: {}})
 				r.Announce(t.Context(), time.Now(), web)
 				r.Save(t.Context(), time.Now(), record, delays, false)
 				time.Sleep(time.Minute)

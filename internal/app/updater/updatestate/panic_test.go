@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/ledger"
 )
 
@@ -23,7 +24,7 @@ func (panickingStates) Write(context.Context, time.Time, *ledger.State) (bool, e
 func TestAnnounce_writePanics_nothingIsAnnounced(t *testing.T) {
 	r, _ := logged(panickingStates{newMemoryStates()})
 	now := time.Now()
-	r.Begin(now, ledger.New(), delays, []ledger.ActingWorkload{{Workload: web}})
+	r.Begin(now, ledger.New(), delays, map[cluster.Workload]time.Time{web: {}})
 	func() {
 		defer func() { _ = recover() }()
 		r.Announce(t.Context(), now, web)

@@ -258,8 +258,8 @@ func (r *Recorder) LoadAgain(ctx context.Context) []ledger.State {
 	return loaded
 }
 
-// Begin prepares the actions of a pass on workloads, which may contain duplicates.
-func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads []ledger.ActingWorkload) {
+// Begin prepares the actions of a pass. workloads are those on whose pods it acts, with the creation of their newest pod; zero if it is not known.
+func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.Delays, workloads map[cluster.Workload]time.Time) {
 	r.exported = map[cluster.Workload]ledger.State{}
 	r.newest = map[cluster.Workload]time.Time{}
 	r.mu.Lock()
@@ -272,8 +272,8 @@ func (r *Recorder) Begin(now time.Time, record *ledger.Ledger, delays attempt.De
 	for _, state := range record.Export(delays) {
 		r.exported[state.Workload] = state
 	}
-	for _, w := range workloads {
-		r.newest[w.Workload] = record.NewestToAnnounce(now, w)
+	for w, newest := range workloads {
+		r.newest[w] = record.NewestToAnnounce(now, w, newest)
 	}
 }
 

@@ -216,7 +216,7 @@ func TestStates_canaryIsAnnouncedAgain_isWritten(t *testing.T) {
 func TestRecorder_announcement_keepsTheStateBeforeThePass(t *testing.T) {
 	store := newMemoryStates()
 	r, _ := logged(store)
-	r.Begin(time.Now(), refusedOnce(), delays, []ledger.ActingWorkload{{Workload: web}})
+	r.Begin(time.Now(), refusedOnce(), delays, map[cluster.Workload]time.Time{web: {}})
 	r.Announce(t.Context(), time.Now(), web)
 	if s := store.objects[web]; s.ActingSince.IsZero() || len(s.Pods) != 1 {
 		t.Errorf("stored is %+v, want the announcement and the refused eviction", s)
