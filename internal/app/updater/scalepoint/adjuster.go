@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"podfit.dev/podfit/internal/app/process"
@@ -55,17 +54,15 @@ type Adjuster struct {
 
 	bases     map[metricKey]recordedBase // of the passes
 	forbidden bool                       // the right to change HPAs is missing
-
-	mu       sync.Mutex
-	attempts map[string]hpaAttempt // by UID of the HPA
+	attempts  map[string]*hpaAttempt     // by UID of the HPA
 }
 
 // New returns an Adjuster for the HPAs in the namespaces that the scope serves.
 func New(source Source, writer Writer, scope *process.Common, startupBoost bool, h *process.Health, log *slog.Logger) *Adjuster {
-	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]hpaAttempt{}, bases: map[metricKey]recordedBase{}}
+	return &Adjuster{source: source, writer: writer, scope: scope, startupBoost: startupBoost, health: h, log: log, attempts: map[string]*hpaAttempt{}, bases: map[metricKey]recordedBase{}}
 }
 
-// An hpaAttempt is what is known about the last writes to an HPA.
+// An hpaAttempt is what is known about the last writes to an HPA. While steps are carried out, the one of its HPA owns it.
 type hpaAttempt struct {
 	attempt.Failures
 	recorded time.Time // when the first record was written; the watch may not show it yet
@@ -135,7 +132,8 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 			requests[i] = scalepoint.Request{Average: policy.AverageOf(u, snapshot.PodsOf(h.Target), changes), Wanted: policy.PreservesScalePoint(a, u), Base: s.baseOf(h, u)}
 		}
 		step, due := scalepoint.Next(now, h, requests)
-		jobs = append(jobs, &hpaJob{h: h, step: step, gate: s.gateOf(snapshot, h.Target), held: due && !s.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
+		last := cluster.Memo(&s.attempts, h.UID, func() *hpaAttempt { return new(hpaAttempt) })
+		jobs = append(jobs, &hpaJob{h: h, step: step, last: last, gate: s.gateOf(snapshot, h.Target), held: due && !last.mayWait(now, h, &step), isPreserved: a != nil && a.PreserveScalePoint})
 	}
 	s.carryOut(ctx, now, jobs)
 	for _, j := range jobs {
@@ -145,7 +143,7 @@ func (s *Adjuster) Prepare(ctx context.Context, now time.Time, snapshot *cluster
 			}
 		}
 	}
-	s.forget(exists)
+	maps.DeleteFunc(s.attempts, func(uid string, _ *hpaAttempt) bool { return !exists[uid] })
 	s.forgetBases(now)
 	return g
 }
@@ -164,6 +162,7 @@ func (s *Adjuster) gateOf(snapshot *cluster.Snapshot, w cluster.Workload) freeze
 type hpaJob struct {
 	h           *cluster.HorizontalAutoscaler
 	step        scalepoint.Step
+	last        *hpaAttempt
 	gate        freeze.Gate
 	held        bool // the step is due, and is not carried out yet
 	isPreserved bool // its workload has a VPA that asks for it
@@ -177,15 +176,15 @@ func (s *Adjuster) carryOut(ctx context.Context, now time.Time, jobs []*hpaJob) 
 	slices.SortStableFunc(jobs, func(x, y *hpaJob) int { return integer.FalseFirst(y.isPreserved, x.isPreserved) })
 	process.Each(maxWrites, jobs, func(j *hpaJob) {
 		if j.held && ctx.Err() == nil {
-			process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j.h, &j.step, j.gate) })
+			process.Attempt(s.log, s.health, j.h.Key.String(), func() { j.held = !s.write(ctx, now, j) })
 		}
 	})
 }
 
 // mayWait reports whether a step only lowers targets shortly after another write. A target that is too high for a short time causes
 // nothing. So requests that change all the time cause few writes.
-func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step) bool {
-	if age := now.Sub(s.attempt(h).changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
+func (a *hpaAttempt) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step) bool {
+	if age := now.Sub(a.changed); age < 0 || age >= lowerPause || len(step.Targets) == 0 || len(step.Points) == 0 || step.Stopped {
 		return false
 	}
 	for i := range h.Utilization {
@@ -198,13 +197,15 @@ func (s *Adjuster) mayWait(now time.Time, h *cluster.HorizontalAutoscaler, step 
 }
 
 // write carries out a step, unless there is a freeze. It reports whether the HPA is now as the step wants it.
-func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.HorizontalAutoscaler, step *scalepoint.Step, gate freeze.Gate) bool {
-	last := s.attempt(h)
+func (s *Adjuster) write(ctx context.Context, now time.Time, j *hpaJob) bool {
+	h := j.h
+	step := &j.step
+	last := j.last
 	isRecord := step.IsRecord(h)
-	if s.forbidden || now.Before(last.Retry) || isRecord && now.Before(last.recorded.Add(recordDelay)) || gate.Closed() != nil {
+	if s.forbidden || now.Before(last.Retry) || isRecord && now.Before(last.recorded.Add(recordDelay)) || j.gate.Closed() != nil {
 		return false
 	}
-	ctx = kube.WithGate(ctx, gate)
+	ctx = kube.WithGate(ctx, j.gate)
 	var err error
 	if isRecord {
 		err = s.writer.Record(ctx, h, step.Points)
@@ -218,7 +219,6 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 	}
 	if err != nil {
 		last.Add(now, hpaBackoff, hpaBackoffMost)
-		s.remember(h, last)
 		log.Warn("Cannot change a HorizontalPodAutoscaler; the requests that it depends on are not changed until this succeeds",
 			slog.Int("attempt", last.Count), slog.Time("retryAfter", last.Retry), slog.String("error", kube.Answer(err)),
 			slog.String("remedy", "kubectl apply -f deploy/rights/hpa-targets/hpa-targets.yaml (rights.hpaTargets=true in the chart), or remove the annotation podfit.dev/hpa from the VPA"))
@@ -230,7 +230,6 @@ func (s *Adjuster) write(ctx context.Context, now time.Time, h *cluster.Horizont
 	} else {
 		last.changed = now
 	}
-	s.remember(h, last)
 	switch {
 	case step.Stopped:
 		log.Warn("Another client overwrites the target of a HorizontalPodAutoscaler; podfit stops changing it",
@@ -258,7 +257,10 @@ func (s *Adjuster) MarkUnwritable(now time.Time, all []*cluster.Autoscaler) []*c
 	if s == nil {
 		return all
 	}
-	unwritable := func(h *cluster.HorizontalAutoscaler) bool { return s.forbidden || now.Before(s.attempt(h).Retry) }
+	unwritable := func(h *cluster.HorizontalAutoscaler) bool {
+		last := s.attempts[h.UID]
+		return s.forbidden || last != nil && now.Before(last.Retry)
+	}
 	for i, a := range all {
 		if !slices.ContainsFunc(a.Horizontal, unwritable) {
 			continue
@@ -275,25 +277,6 @@ func (s *Adjuster) MarkUnwritable(now time.Time, all []*cluster.Autoscaler) []*c
 		all[i] = &b
 	}
 	return all
-}
-
-func (s *Adjuster) attempt(h *cluster.HorizontalAutoscaler) hpaAttempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.attempts[h.UID]
-}
-
-func (s *Adjuster) remember(h *cluster.HorizontalAutoscaler, a hpaAttempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempts[h.UID] = a
-}
-
-// forget removes the attempts of HPAs that do not exist any more.
-func (s *Adjuster) forget(exists map[string]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.attempts, func(uid string, _ hpaAttempt) bool { return !exists[uid] })
 }
 
 // A tool that deletes an HPA and creates it again from its manifest removes the record of podfit with it. The target of the manifest belongs to
