@@ -62,27 +62,34 @@ type Surger struct {
 	health  *process.Health
 	log     *slog.Logger
 
-	mu       sync.Mutex                            // guards the following while pods are changed
-	begun    map[cluster.Workload]bool             // surges that the watch may not show yet
-	records  map[cluster.Workload]lastRecord       // what the Deployments had when they were last read or written
-	attempts map[cluster.Workload]attempt.Failures // of steps
-	active   map[cluster.Workload]cluster.Surge    // of this pass
-	ended    []Failure                             // in this pass
-	invalid  map[cluster.Workload]bool             // Deployments with an invalid record, which was logged
-	held     map[cluster.Workload]bool             // Deployments whose surge a freeze stops, which was logged
-	tried    map[cluster.Workload]time.Time        // when the last step of a surge was tried
-	dueAt    map[cluster.Workload]time.Time        // when the next step is due, if that is known
+	mu        sync.Mutex                         // guards the following while pods are changed
+	known     map[cluster.Workload]*progress     // by Deployment
+	active    map[cluster.Workload]cluster.Surge // of this pass
+	ended     []Failure                          // in this pass
+	forbidden bool                               // a missing right was logged
+}
 
-	forbidden bool // a missing right was logged
+// progress is what is known of the surge of a Deployment. The worker that carries out its step or begins it owns it.
+type progress struct {
+	begun    bool             // the watch may not show it yet
+	record   *lastRecord      // what the Deployment had when it was last read or written; nil if nothing
+	attempts attempt.Failures // of steps
+	invalid  bool             // the record is invalid, which was logged
+	held     bool             // a freeze stops it, which was logged
+	tried    time.Time        // when the last step was tried
+	dueAt    time.Time        // when the next step is due, if that is known
+}
+
+// of returns the progress of a Deployment.
+func (s *Surger) of(w cluster.Workload) *progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cluster.Memo(&s.known, w, func() *progress { return new(progress) })
 }
 
 // New returns a Surger that carries out surges in the namespaces that the scope serves.
 func New(source Source, writer Writer, pods Annotator, scope *process.Common, counter *prometheus.CounterVec, h *process.Health, log *slog.Logger) *Surger {
-	return &Surger{
-		source: source, writer: writer, pods: pods, scope: scope, counter: counter, health: h, log: log,
-		begun: map[cluster.Workload]bool{}, attempts: map[cluster.Workload]attempt.Failures{}, invalid: map[cluster.Workload]bool{},
-		dueAt: map[cluster.Workload]time.Time{}, records: map[cluster.Workload]lastRecord{}, held: map[cluster.Workload]bool{}, tried: map[cluster.Workload]time.Time{},
-	}
+	return &Surger{source: source, writer: writer, pods: pods, scope: scope, counter: counter, health: h, log: log}
 }
 
 // A lastRecord is the record that a Deployment had when podfit last read or wrote it.
@@ -131,9 +138,9 @@ func (s *Surger) Advance(ctx context.Context, now time.Time) (*surge.State, []Fa
 // nextDue returns the earliest time at which the next step of a surge is due; zero if none is known.
 func (s *Surger) nextDue(now time.Time) time.Time {
 	var next time.Time
-	for _, at := range s.dueAt {
-		if at.After(now) {
-			next = cluster.Earliest(next, at)
+	for _, p := range s.known {
+		if p.dueAt.After(now) {
+			next = cluster.Earliest(next, p.dueAt)
 		}
 	}
 	return next
@@ -157,45 +164,36 @@ func (s *Surger) gates(all []*cluster.Autoscaler, due []cluster.Workload) map[cl
 
 // due returns the Deployments with a surge whose next step is tried now, and marks all of them as active.
 func (s *Surger) due(now time.Time) []cluster.Workload {
-	all := s.source.Surging()
-	recorded := make(map[cluster.Workload]bool, len(all))
-	for _, w := range all {
-		recorded[w] = true
+	shown := map[cluster.Workload]bool{}
+	for _, w := range s.source.Surging() {
+		shown[w] = true
+		s.of(w)
 	}
-	for w := range s.begun {
-		recorded[w] = true
-	}
-	for w := range s.records { // others may have removed the annotation
-		recorded[w] = true
-	}
+	maps.DeleteFunc(s.known, func(w cluster.Workload, p *progress) bool { return !shown[w] && !p.begun && p.record == nil }) // others may have removed the annotation
 	count := map[string]int{}
-	for w := range recorded {
+	for w := range s.known {
 		count[w.Namespace]++
 	}
 	var due []cluster.Workload
-	for w := range recorded {
+	for w, p := range s.known {
 		if !s.scope.Serves(w.Namespace) {
 			continue
 		}
-		s.active[w] = s.records[w].surge // until it is read
-		retry := s.attempts[w].Retry
+		s.active[w] = cluster.Surge{}
+		if p.record != nil { // until it is read
+			s.active[w] = p.record.surge
+		}
+		retry := p.attempts.Retry
 		isPaused := now.Before(retry) && !retry.After(now.Add(surgeBackoffMost)) // after it, the clock was set back
 		pause := time.Duration(count[w.Namespace]/surgesPerSecond) * time.Second
-		wasRead := now.Before(s.tried[w].Add(pause)) && !now.Before(s.tried[w])
+		wasRead := now.Before(p.tried.Add(pause)) && !now.Before(p.tried)
 		if !isPaused && !wasRead {
 			due = append(due, w)
 		}
 	}
-	isOver := func(w cluster.Workload) bool { return !recorded[w] }
-	maps.DeleteFunc(s.attempts, func(w cluster.Workload, _ attempt.Failures) bool { return isOver(w) })
-	maps.DeleteFunc(s.tried, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
-	maps.DeleteFunc(s.dueAt, func(w cluster.Workload, _ time.Time) bool { return isOver(w) })
-	for _, reported := range []map[cluster.Workload]bool{s.invalid, s.held} {
-		maps.DeleteFunc(reported, func(w cluster.Workload, _ bool) bool { return isOver(w) })
-	}
 	due = s.inTurn(due)
 	for _, w := range due {
-		s.tried[w] = now
+		s.known[w].tried = now
 	}
 	return due
 }
@@ -203,7 +201,9 @@ func (s *Surger) due(now time.Time) []cluster.Workload {
 // inTurn returns at most maxSurgeSteps Deployments. The namespaces alternate, and the least recently tried Deployment comes first, so that
 // many records in one namespace do not delay the surges of others.
 func (s *Surger) inTurn(due []cluster.Workload) []cluster.Workload {
-	slices.SortFunc(due, func(a, b cluster.Workload) int { return cmp.Or(s.tried[a].Compare(s.tried[b]), a.Compare(b)) })
+	slices.SortFunc(due, func(a, b cluster.Workload) int {
+		return cmp.Or(s.known[a].tried.Compare(s.known[b].tried), a.Compare(b))
+	})
 	count := map[string]int{}
 	round := make(map[cluster.Workload]int, len(due))
 	for _, w := range due {
@@ -216,13 +216,14 @@ func (s *Surger) inTurn(due []cluster.Workload) []cluster.Workload {
 
 // step reads a Deployment and carries out the next step of its surge.
 func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool, gate freeze.Gate) {
-	if s.isFrozen(w, gate) {
+	p := s.of(w)
+	if s.isFrozen(w, p, gate) {
 		return
 	}
 	limited, cancel := context.WithTimeout(kube.WithGate(ctx, gate), surgeTimeout)
 	defer cancel()
 	d, err := s.writer.Read(limited, w)
-	lost, isLost := s.lost(&d)
+	lost, isLost := p.lost(&d)
 	switch {
 	case err != nil && !errors.Is(err, kube.ErrNotFound):
 		s.fail(ctx, now, w, err)
@@ -236,62 +237,52 @@ func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, po
 		s.forget(w)
 		return
 	case d.Surge == nil:
-		s.reportInvalid(now, w)
+		p.attempts = attempt.Failures{Retry: now.Add(surgeBackoffMost)} // podfit does not change the Deployment
+		s.reportInvalid(w, p)
 		return
 	}
 	s.mu.Lock()
 	s.active[w] = *d.Surge
 	s.mu.Unlock()
-	s.remember(&d, *d.Surge)
+	p.remember(&d, *d.Surge)
 	move := surge.Next(now, &d, pods, scaled)
 	if err := s.carryOut(limited, now, &d, &move); err != nil {
 		s.fail(ctx, now, w, err)
 		return
 	}
-	s.mu.Lock()
-	s.dueAt[w] = move.At
-	delete(s.attempts, w)
+	p.dueAt = move.At
+	p.attempts = attempt.Failures{}
 	if d.Deleting {
-		s.attempts[w] = attempt.Failures{Retry: now.Add(surgeBackoffMost)} // nothing is due any more
+		p.attempts.Retry = now.Add(surgeBackoffMost) // nothing is due any more
 	}
-	s.mu.Unlock()
 	s.report(&d, &move)
 }
 
 // isFrozen reports whether a freeze stops the surge of a Deployment, and logs it once.
-func (s *Surger) isFrozen(w cluster.Workload, gate freeze.Gate) bool {
+func (s *Surger) isFrozen(w cluster.Workload, p *progress, gate freeze.Gate) bool {
 	err := gate.Closed()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.held, w)
-		return false
-	}
-	if !s.held[w] {
-		s.held[w] = true
+	if err != nil && !p.held {
 		s.log.Info("A freeze stops a surge; the Deployment has one replica more until the freeze ends", slog.String("workload", w.String()), slog.String("reason", err.Error()))
 	}
-	return true
+	p.held = err != nil
+	return p.held
 }
 
 // remember keeps the record of a Deployment, in case that others remove it.
-func (s *Surger) remember(d *cluster.Deployment, record cluster.Surge) {
-	if d.Foreign {
-		return
+func (p *progress) remember(d *cluster.Deployment, record cluster.Surge) {
+	if !d.Foreign {
+		p.record = &lastRecord{d.UID, record}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.records[d.Workload] = lastRecord{d.UID, record}
 }
 
 // lost returns the record that others have removed from a Deployment or replaced, if it still has the additional replica of podfit. "kubectl
 // rollout undo" replaces all annotations by those of a ReplicaSet, for example.
-func (s *Surger) lost(d *cluster.Deployment) (cluster.Surge, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, ok := s.records[d.Workload]
-	isLost := ok && last.uid == d.UID && !d.Deleting && (!d.Recorded || d.Foreign) && !last.surge.Lowered && d.Replicas == last.surge.Replicas+1
-	return last.surge, isLost
+func (p *progress) lost(d *cluster.Deployment) (cluster.Surge, bool) {
+	last := p.record
+	if last == nil || last.uid != d.UID || d.Deleting || d.Recorded && !d.Foreign {
+		return cluster.Surge{}, false
+	}
+	return last.surge, !last.surge.Lowered && d.Replicas == last.surge.Replicas+1
 }
 
 // restore sets spec.replicas and the deletion cost back after others have removed the record of a surge.
@@ -327,7 +318,7 @@ func (s *Surger) carryOut(ctx context.Context, now time.Time, d *cluster.Deploym
 		if err := s.writer.Write(ctx, d, record.Replicas, &record); err != nil {
 			return err
 		}
-		s.remember(d, record)
+		s.of(d.Workload).remember(d, record)
 	case surge.TakeBack:
 		return s.writer.Write(ctx, d, record.Replicas, nil)
 	case surge.Forget:
@@ -355,13 +346,12 @@ func (s *Surger) Start(ctx context.Context, now time.Time, p *cluster.Pod) error
 	if refusal != nil {
 		return Refused{*refusal}
 	}
-	s.mu.Lock()
-	s.begun[p.Top] = true
-	s.mu.Unlock()
+	known := s.of(p.Top)
+	known.begun = true
 	if err := s.writer.Write(ctx, &d, record.Replicas+1, &record); err != nil {
 		return s.refusalOf(err)
 	}
-	s.remember(&d, record)
+	known.remember(&d, record)
 	if err := s.setCost(ctx, p, cluster.LowestDeletionCost); err != nil {
 		s.log.Debug("Failed to set the deletion cost of a pod; the next pass tries again", slog.String("pod", p.Key.String()), slog.String("error", kube.Answer(err)))
 	}
@@ -413,10 +403,11 @@ const annotationDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
 func (s *Surger) forget(w cluster.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.begun, w)
-	delete(s.records, w)
 	delete(s.active, w)
-	delete(s.attempts, w)
+	p := s.known[w]
+	p.begun = false
+	p.record = nil
+	p.attempts = attempt.Failures{}
 }
 
 // fail records a failed step, unless ctx, the context of all steps, has ended. The next pass after the back-off tries again with the
@@ -426,11 +417,8 @@ func (s *Surger) fail(ctx context.Context, now time.Time, w cluster.Workload, er
 	if ctx.Err() != nil || errors.As(err, &frozen) {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.attempts[w]
+	a := &s.of(w).attempts
 	a.Add(now, surgeBackoff, surgeBackoffMost)
-	s.attempts[w] = a
 	if a.Count == surgeFailuresToLog {
 		s.log.Warn("Cannot continue a surge; the Deployment has one replica more until podfit can write it", slog.String("workload", w.String()),
 			slog.Int("attempt", a.Count), slog.String("error", kube.Answer(err)),
@@ -465,13 +453,10 @@ func (s *Surger) report(d *cluster.Deployment, move *surge.Move) {
 	s.ended = append(s.ended, Failure{move.Pod, *move.Failed})
 }
 
-// reportInvalid logs once that a record is invalid. podfit does not change the Deployment then.
-func (s *Surger) reportInvalid(now time.Time, w cluster.Workload) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempts[w] = attempt.Failures{Retry: now.Add(surgeBackoffMost)}
-	if !s.invalid[w] {
-		s.invalid[w] = true
+// reportInvalid logs once that a record is invalid.
+func (s *Surger) reportInvalid(w cluster.Workload, p *progress) {
+	if !p.invalid {
+		p.invalid = true
 		s.log.Warn("The annotation podfit.dev/surge of a Deployment is invalid; no pod of it is surged", slog.String("workload", w.String()),
 			slog.String("remedy", "restore spec.replicas and remove the annotation"))
 	}

@@ -174,7 +174,7 @@ func TestSurger_recordIsInvalid_isReportedOnceAndNothingIsWritten(t *testing.T) 
 	}
 	y.deployment.Recorded = false
 	y.pass(s)
-	if len(s.invalid)+len(s.attempts)+len(s.tried) > 0 {
+	if len(s.known) > 0 {
 		t.Error("a Deployment without a record is kept")
 	}
 }
@@ -190,7 +190,7 @@ func TestSurger_deploymentIsDeleted_nothingIsDone(t *testing.T) {
 	}
 	y.readErr = kube.ErrNotFound
 	y.passes(s, 60)
-	if len(s.begun)+len(s.records) > 0 {
+	if p := s.of(y.deployment.Workload); p.begun || p.record != nil {
 		t.Error("a deleted Deployment is still stored")
 	}
 }
@@ -248,7 +248,7 @@ func TestSurge_tenantAnnotatesManyDeployments_othersGoOnAndReadsAreFew(t *testin
 		t.Errorf("%d reads of the surge of another tenant, and %d in total in 300s; want at least 5, and at most 12 per second", y.reads["shop"], total)
 	}
 	y.all = nil
-	if s.Advance(t.Context(), now); len(s.tried) > 0 {
-		t.Errorf("%d Deployments without a record are kept", len(s.tried))
+	if s.Advance(t.Context(), now); len(s.known) > 0 {
+		t.Errorf("%d Deployments without a record are kept", len(s.known))
 	}
 }
