@@ -104,9 +104,7 @@ func (s *Siblings) note(p *cluster.Pod) {
 	case r.at.After(known[i].at):
 		known[i] = r
 	case r.at.Equal(known[i].at): // in one pass: only the later refusal may count a resize that the quota admitted
-		known[i].total = cluster.PodResources{
-			Requests: higher(known[i].total.Requests, r.total.Requests), Limits: higher(known[i].total.Limits, r.total.Limits),
-		}
+		known[i].total = higher(known[i].total, r.total)
 	}
 }
 
@@ -186,9 +184,7 @@ func (s *Siblings) RequestedAtLeast() (total cluster.PodResources) {
 		own := demand.Least()
 		total = sum(total, own)
 		existing[p.Controller]++
-		largest[p.Controller] = cluster.PodResources{
-			Requests: higher(own.Requests, largest[p.Controller].Requests), Limits: higher(own.Limits, largest[p.Controller].Limits),
-		}
+		largest[p.Controller] = higher(own, largest[p.Controller])
 	}
 	for controller, n := range existing {
 		wanted, known := s.wantedBy(controller, n)

@@ -132,29 +132,18 @@ func notBelow(p *cluster.Pod, fits []policy.Fitted) []policy.Fitted {
 		f := &out[i]
 		c := p.Container(f.Container)
 		running, limits := c.Running()
-		f.Requests = higher(f.Requests, c.Requests, running)
-		f.Limits = higher(f.Limits, c.Limits, limits)
+		f.Requests = f.Requests.Highest(c.Requests).Highest(running).Only(f.Requests.Has)
+		f.Limits = f.Limits.Highest(c.Limits).Highest(limits).Only(f.Limits.Has)
 		if f.PodLevel != nil && p.PodLevel != nil {
-			f.PodLevel = &cluster.PodResources{
-				Requests: higher(f.PodLevel.Requests, p.PodLevel.Requests), Limits: higher(f.PodLevel.Limits, p.PodLevel.Limits),
-			}
+			f.PodLevel = new(higher(*f.PodLevel, *p.PodLevel))
 		}
 	}
 	return out
 }
 
-// higher returns r with each amount that is set raised to that of others.
-func higher(r cluster.Resources, others ...cluster.Resources) cluster.Resources {
-	for _, res := range cluster.All {
-		v, ok := r.Get(res)
-		for _, other := range others {
-			v = max(v, other.Amount(res))
-		}
-		if ok {
-			r = r.Set(res, v)
-		}
-	}
-	return r
+// higher returns a with each amount that is set raised to that of b.
+func higher(a, b cluster.PodResources) cluster.PodResources {
+	return cluster.PodResources{Requests: a.Requests.Highest(b.Requests).Only(a.Requests.Has), Limits: a.Limits.Highest(b.Limits).Only(a.Limits.Has)}
 }
 
 // atLeastNone returns an increase without what it lowers.
