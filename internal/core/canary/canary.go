@@ -78,24 +78,14 @@ func (g *Gate) NoWayBack(d *decision.Decision) (decision.Reason, bool) {
 	return decision.Reason{Code: decision.NoWayBack}, lost && !g.States[d.Pod.Workload()].Accepts(ledger.SizesOf(d.With))
 }
 
-// IsNeeded reports whether the change of a pod needs a canary, and the workload has none yet.
+// IsNeeded reports whether the change of a pod needs a canary, and the workload has none yet. For other limits alone, there is no size to go back to.
 func (g *Gate) IsNeeded(d *decision.Decision) bool {
 	if !d.Autoscaler.Canary.On || d.Wanted.Code == decision.BoostOver {
 		return false
 	}
 	s := g.States[d.Pod.Workload()]
 	hasCanary := s.Phase == rollout.Held || s.Phase == rollout.Watching || s.Phase == rollout.Starting && s.UID != d.Pod.UID
-	return !hasCanary && !s.Accepts(ledger.SizesOf(d.With)) && changesRequests(d)
-}
-
-// changesRequests reports whether a pod gets other requests, and not only other limits, for which there is no size to go back to.
-func changesRequests(d *decision.Decision) bool {
-	for x := range change.Pairs(d.Pod, d.With, false) {
-		if !x.Limit && x.From != x.To {
-			return true
-		}
-	}
-	return false
+	return !hasCanary && !s.Accepts(ledger.SizesOf(d.With)) && change.OfRequests(d.Pod, d.With)
 }
 
 // Choose makes a pod the canary of its workload if its change needs one, and reports whether the pod is the canary. The rescue of an

@@ -172,6 +172,11 @@ func Restarts(p *cluster.Pod, fits []policy.Fitted) bool {
 	return anyPair(p, fits, false, func(x Pair) bool { return x.Container.Restart.Has(x.Resource) && (!x.Had || x.From != x.To) })
 }
 
+// OfRequests reports whether fits changes a request of the running pod, and not only limits.
+func OfRequests(p *cluster.Pod, fits []policy.Fitted) bool {
+	return anyPair(p, fits, false, func(x Pair) bool { return !x.Limit && x.From != x.To })
+}
+
 // ChangesQoS reports whether a resize to fits would change the pod's quality-of-service class, which the API server
 // refuses. It returns false if the pod's current class does not follow from its spec.
 func ChangesQoS(l policy.Limits, p *cluster.Pod, fits []policy.Fitted) bool {
