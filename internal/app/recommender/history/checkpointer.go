@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/recommend"
 	"podfit.dev/podfit/internal/core/usage"
@@ -96,8 +97,7 @@ type Checkpointer struct {
 	loadedModelStates map[cluster.Workload][]usage.History
 	loadedGroups      map[cluster.Workload][]group     // histories of groups of pods that are loaded and not restored, by workload
 	unread            error                            // why the model state is not loaded, although the recommender runs; nil if it is
-	loadAgainAt       time.Time                        // when to try again to load it
-	loadAgainAfter    time.Duration                    // the wait after the next failure
+	loading           attempt.Failures                 // to load it
 	savedAt           map[usage.Ref]time.Time          // when the history of a container was last stored
 	expired           map[usage.Ref]bool               // containers whose history expired, so their checkpoints can be deleted
 	storedOf          map[cluster.Key]cluster.Workload // by VPA: the workload of its newest loaded checkpoint, if that names one
@@ -169,11 +169,10 @@ func (k *Checkpointer) LoadAgain(ctx context.Context, now time.Time) {
 	if k.unread == nil {
 		return
 	}
-	if k.loadAgainAt.IsZero() {
-		k.loadAgainAfter = firstLoadAgain
-		k.loadAgainAt = now.Add(k.loadAgainAfter)
+	if k.loading.Count == 0 {
+		k.loading.Add(now, firstLoadAgain, longestLoadAgain)
 	}
-	if now.Before(k.loadAgainAt) {
+	if now.Before(k.loading.Retry) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadAgainTimeout)
@@ -184,15 +183,14 @@ func (k *Checkpointer) LoadAgain(ctx context.Context, now time.Time) {
 		k.unread = k.store.ModelStates.Unread()
 	}
 	if err != nil || k.unread != nil {
-		k.loadAgainAfter = min(2*k.loadAgainAfter, longestLoadAgain)
-		k.loadAgainAt = now.Add(k.loadAgainAfter)
+		k.loading.Add(now, firstLoadAgain, longestLoadAgain)
 		if err != nil && ctx.Err() != context.Canceled {
 			k.log.Warn("Cannot load the stored model state; it is neither used nor overwritten until it is loaded", slog.Any("error", err),
-				slog.String("retryAfter", k.loadAgainAfter.String()))
+				slog.String("retryAfter", k.loading.Retry.Sub(now).String()))
 		}
 		return
 	}
-	k.loadAgainAt = time.Time{}
+	k.loading = attempt.Failures{}
 	for w, hs := range k.loadedModelStates { // of checkpoints that could not be restored
 		if _, loaded := modelStates[w]; !loaded {
 			modelStates[w] = hs
