@@ -42,12 +42,7 @@ func (e *execution) executeCapacity(ctx context.Context) {
 		return
 	}
 	for _, creates := range []bool{false, true} {
-		var part []*headroom.Step
-		for i := range steps {
-			if (steps[i].Request == nil) == creates {
-				part = append(part, &steps[i])
-			}
-		}
+		part := cluster.Where(steps, func(s *headroom.Step) bool { return (s.Request == nil) == creates })
 		process.Each(maxWorkers, part, func(step *headroom.Step) {
 			process.Attempt(e.log, e.health, provision.About(step).String(), func() { e.tryCapacity(ctx, step) })
 		})

@@ -301,20 +301,18 @@ func (b *Store) find(key cluster.Key, container string, when time.Time) (*instan
 		return nil, 0
 	}
 	instance := p.instance(container)
-	if instance == nil {
-		b.rejected.add(UnknownContainer)
-		return nil, 0
-	}
 	at, ok := nanos(when)
-	if !ok {
+	switch {
+	case instance == nil:
+		b.rejected.add(UnknownContainer)
+	case !ok:
 		b.rejected.add(BadTime)
-		return nil, 0
-	}
-	if b.lead(at) > 0 {
+	case b.lead(at) > 0:
 		b.rejected.add(Ahead)
-		return nil, 0
+	default:
+		return instance, at
 	}
-	return instance, at
+	return nil, 0
 }
 
 // Configure records that an autoscaler sizes a workload, and its policies. Aggregation rules in the policies apply from now on;
