@@ -20,15 +20,10 @@ type collector struct {
 	scene    *scene
 	books    []*book
 	podOf    map[cluster.Key]cluster.Workload
-	tracked  map[podContainer]trackedAs
+	tracked  map[usage.PodContainer]trackedAs
 	evidence map[usage.Ref]*collected
 
 	throttling bool // the source measures throttling
-}
-
-type podContainer struct {
-	pod       cluster.Key
-	container string
 }
 
 // trackedAs is the pod in the stores that gets the samples of a container of a pod. Without a pod, the samples are not needed.
@@ -41,7 +36,7 @@ type trackedAs struct {
 func newCollector(s *scene, books []*book) *collector {
 	c := &collector{
 		scene: s, books: books, podOf: map[cluster.Key]cluster.Workload{},
-		tracked: map[podContainer]trackedAs{}, evidence: map[usage.Ref]*collected{},
+		tracked: map[usage.PodContainer]trackedAs{}, evidence: map[usage.Ref]*collected{},
 	}
 	for _, p := range s.snapshot.Pods {
 		c.podOf[p.Key] = p.Top
@@ -55,10 +50,10 @@ func newCollector(s *scene, books []*book) *collector {
 
 // observe adds a sample. owner is the workload of the pod if the source knows it, else zero.
 func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
-	key := podContainer{s.Pod, s.Container}
+	key := s.Of()
 	as, known := c.tracked[key]
 	if !known {
-		as = c.track(s.Pod, s.Container, owner)
+		as = c.track(key, owner)
 		c.tracked[key] = as
 	}
 	if as.to == nil {
@@ -76,7 +71,8 @@ func (c *collector) observe(s usage.Sample, owner cluster.Workload) {
 
 // track returns where the samples of a container of a pod belong. A pod that is gone is represented by one substitute per container,
 // because its other containers are not known.
-func (c *collector) track(pod cluster.Key, container string, owner cluster.Workload) trackedAs {
+func (c *collector) track(of usage.PodContainer, owner cluster.Workload) trackedAs {
+	pod := of.Pod
 	top, exists := c.podOf[pod]
 	if !exists {
 		top = cmp.Or(owner, cluster.OwnerByName(pod))
@@ -84,15 +80,16 @@ func (c *collector) track(pod cluster.Key, container string, owner cluster.Workl
 	if c.scene.byKey[top] == nil {
 		return trackedAs{}
 	}
-	ref := usage.Ref{Workload: top, Container: container}
+	ref := usage.Ref{Workload: top, Container: of.Container}
 	c.evidence[ref] = cmp.Or(c.evidence[ref], &collected{ref: ref})
 	as := trackedAs{pod: pod, to: c.evidence[ref]}
 	if exists && c.books[0].store.Tracked(pod) {
 		return as
 	}
-	as.pod = cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
+	substitute := of.Substitute(top)
+	as.pod = substitute.Key
 	for _, b := range c.books {
-		b.store.Track(&cluster.Pod{Key: as.pod, UID: as.pod.String(), Top: top, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}})
+		b.store.Track(substitute)
 	}
 	return as
 }

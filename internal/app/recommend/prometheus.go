@@ -179,7 +179,7 @@ func progressText(p *survey.Progress, now time.Time) string {
 // observeHour adds the usage of a container in an hour.
 func (c *collector) observeHour(h *survey.Hour) {
 	c.observe(h.Sample(), h.Workload)
-	as := c.tracked[podContainer{h.Key(), h.Container}]
+	as := c.tracked[usage.PodContainer{Pod: h.Key(), Container: h.Container}]
 	if as.to == nil {
 		return
 	}

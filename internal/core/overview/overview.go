@@ -212,11 +212,11 @@ func Of(w *World) *Overview {
 	return o
 }
 
-func (o *Overview) addStatic(p *cluster.Pod, used map[place]cluster.Resources) {
+func (o *Overview) addStatic(p *cluster.Pod, used map[usage.PodContainer]cluster.Resources) {
 	requested := review.RequestsOf(p, nil)
 	t := Totals{Requested: requested, Recommended: requested}
 	for i := range p.Containers {
-		t.Used = t.Used.Add(used[place{p.Key, p.Containers[i].Name}])
+		t.Used = t.Used.Add(used[usage.PodContainer{Pod: p.Key, Container: p.Containers[i].Name}])
 	}
 	o.Totals.add(&t)
 }
@@ -239,16 +239,10 @@ func Governors(s *cluster.Snapshot, boost bool) map[cluster.Workload]*cluster.Au
 	return out
 }
 
-// A place is a container of a pod.
-type place struct {
-	pod       cluster.Key
-	container string
-}
-
-func usageOf(samples []usage.Sample, now time.Time) map[place]cluster.Resources {
-	out := make(map[place]cluster.Resources, len(samples))
+func usageOf(samples []usage.Sample, now time.Time) map[usage.PodContainer]cluster.Resources {
+	out := make(map[usage.PodContainer]cluster.Resources, len(samples))
 	for i := range samples {
-		out[place{samples[i].Pod, samples[i].Container}] = samples[i].Present(now)
+		out[samples[i].Of()] = samples[i].Present(now)
 	}
 	return out
 }

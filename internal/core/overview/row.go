@@ -66,7 +66,7 @@ func (w *World) evidenceOf(ref usage.Ref, a *cluster.Autoscaler) *review.Evidenc
 }
 
 // add counts a live pod.
-func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[place]cluster.Resources) {
+func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[usage.PodContainer]cluster.Resources) {
 	r.Pods++
 	group := a
 	if a != nil {
@@ -99,7 +99,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[plac
 		if c.Exit != nil && c.Exit.OOM {
 			known.sawKill(c, since)
 		}
-		now := used[place{p.Key, c.Name}]
+		now := used[usage.PodContainer{Pod: p.Key, Container: c.Name}]
 		known.Used = known.Used.Highest(now)
 		r.Totals.Used = r.Totals.Used.Add(now)
 		wanted := own.Wanted(requests)

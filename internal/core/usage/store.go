@@ -37,6 +37,21 @@ type Sample struct {
 	Ran Ran // requests, limits and start of the container; the Store sets it for extensions
 }
 
+// A PodContainer is a container of a pod.
+type PodContainer struct {
+	Pod       cluster.Key
+	Container string
+}
+
+// Of returns the container that the sample is of.
+func (s *Sample) Of() PodContainer { return PodContainer{s.Pod, s.Container} }
+
+// Substitute returns a pod of a workload with this container only, to track for the samples of a pod that is gone: its other containers are not known.
+func (c PodContainer) Substitute(of cluster.Workload) *cluster.Pod {
+	key := cluster.Key{Namespace: c.Pod.Namespace, Name: c.Pod.Name + "/" + c.Container} // not a valid pod name, so it is unique
+	return &cluster.Pod{Key: key, UID: key.String(), Top: of, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: c.Container}}}
+}
+
 // Present returns what the sample says about the present usage of the container: nothing if it is older than ten minutes, and no impossible amounts.
 func (s *Sample) Present(now time.Time) (used cluster.Resources) {
 	const outdated = 10 * time.Minute

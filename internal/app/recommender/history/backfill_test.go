@@ -168,7 +168,7 @@ func historyJob() (*backfillJob, *ownerResolver) {
 func TestHistoryReader_queryFails_nextQueryStartsAfterTheLastSample(t *testing.T) {
 	job, owners := historyJob()
 	spans := slices.Clone(job.missing)
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	r := historyReader{owners: owners, job: job, trackedAs: map[usage.PodContainer]cluster.Key{}}
 	if err := r.read(t.Context(), &scriptedHistory{failAt: 2}); err == nil {
 		t.Fatal("read returned no error")
 	}
@@ -213,8 +213,8 @@ func TestHistoryReader_podOfAnotherWorkload_isNotTracked(t *testing.T) {
 	job, owners := historyJob()
 	batch := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "batch-x7k9p"}, Top: cluster.Workload{Kind: "Job", Namespace: "shop", Name: "batch"}}
 	owners.pods[batch.Key] = batch
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
-	if key := r.track(batch.Key, "app", time.Unix(0, 0)); key != (cluster.Key{}) {
+	r := historyReader{owners: owners, job: job, trackedAs: map[usage.PodContainer]cluster.Key{}}
+	if key := r.track(usage.PodContainer{Pod: batch.Key, Container: "app"}, time.Unix(0, 0)); key != (cluster.Key{}) {
 		t.Errorf("the samples are added to %v, want to no pod", key)
 	}
 }
@@ -231,7 +231,7 @@ func TestHistoryReader_deletedPod_firstSampleIsTheStart(t *testing.T) {
 		"web-6d4cf56db6-aaaaa": {from.Add(5 * time.Minute), 0},
 		"web-6d4cf56db6-bbbbb": {from.Add(time.Hour), from.Add(time.Hour).Unix()},
 	} {
-		got := r.substitute(web, cluster.Key{Namespace: "shop", Name: name}, "app", tt.first)
+		got := r.substitute(web, usage.PodContainer{Pod: cluster.Key{Namespace: "shop", Name: name}, Container: "app"}, tt.first)
 		if started := got.StartOf(&got.Containers[0]); started != tt.want {
 			t.Errorf("%s started at %d, want %d", name, started, tt.want)
 		}

@@ -35,7 +35,7 @@ func (f *Backfill) read(ctx context.Context, owners *ownerResolver, job *backfil
 			job.store.Track(pod)
 		}
 	}
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	r := historyReader{owners: owners, job: job, trackedAs: map[usage.PodContainer]cluster.Key{}}
 	spans := slices.Clone(job.missing)
 	var err error
 	for attempt := range backfillAttempts {
@@ -91,16 +91,10 @@ func (f *Backfill) logQuery(err error) {
 type historyReader struct {
 	owners    *ownerResolver
 	job       *backfillJob
-	trackedAs map[podContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
-	from      time.Time                    // start of the period that is read now
-	samples   int                          // read
-	accepted  int                          // accepted by the store
-}
-
-// A podContainer is a container of a pod.
-type podContainer struct {
-	pod       cluster.Key
-	container string
+	trackedAs map[usage.PodContainer]cluster.Key // the pod in the store that gets the samples; zero: the samples are not needed
+	from      time.Time                          // start of the period that is read now
+	samples   int                                // read
+	accepted  int                                // accepted by the store
 }
 
 func (r *historyReader) read(ctx context.Context, from source) error {
@@ -128,7 +122,8 @@ func (r *historyReader) read(ctx context.Context, from source) error {
 
 func (r *historyReader) observe(s usage.Sample) {
 	r.samples++
-	key := cluster.Memo(&r.trackedAs, podContainer{s.Pod, s.Container}, func() cluster.Key { return r.track(s.Pod, s.Container, s.At) })
+	of := s.Of()
+	key := cluster.Memo(&r.trackedAs, of, func() cluster.Key { return r.track(of, s.At) })
 	if key == (cluster.Key{}) {
 		return
 	}
@@ -141,25 +136,24 @@ func (r *historyReader) observe(s usage.Sample) {
 // track returns the pod in the store that gets the samples of a container: the pod itself if it is tracked, or else a
 // substitute pod of the same workload, which it adds. It returns zero if the samples are not needed. first is the time of the first
 // sample.
-func (r *historyReader) track(pod cluster.Key, container string, first time.Time) cluster.Key {
+func (r *historyReader) track(of usage.PodContainer, first time.Time) cluster.Key {
 	store := r.job.store
-	if store.Tracked(pod) {
-		return pod
+	if store.Tracked(of.Pod) {
+		return of.Pod
 	}
-	w := r.owners.workload(pod)
+	w := r.owners.workload(of.Pod)
 	if w.IsZero() || !r.job.requested[w] {
 		return cluster.Key{}
 	}
-	substitute := r.substitute(w, pod, container, first)
+	substitute := r.substitute(w, of, first)
 	store.Track(substitute)
 	return substitute.Key
 }
 
 // substitute returns the pod that gets the samples of a container of a deleted pod. The container started at its first sample, unless that
 // is near the start of the period that is read. Later restarts are not known.
-func (r *historyReader) substitute(w cluster.Workload, pod cluster.Key, container string, first time.Time) *cluster.Pod {
-	key := cluster.Key{Namespace: pod.Namespace, Name: pod.Name + "/" + container} // not a valid pod name, so it is unique
-	out := &cluster.Pod{Key: key, UID: key.String(), Top: w, Phase: cluster.Succeeded, Containers: []cluster.Container{{Name: container}}}
+func (r *historyReader) substitute(w cluster.Workload, of usage.PodContainer, first time.Time) *cluster.Pod {
+	out := of.Substitute(w)
 	if first.Sub(r.from) > usage.KnownStart {
 		out.Started = first
 		out.Containers[0].Delay = out.DelayOf(first.Unix())
@@ -170,7 +164,7 @@ func (r *historyReader) substitute(w cluster.Workload, pod cluster.Key, containe
 // end removes the substitute pods from the store.
 func (r *historyReader) end() {
 	for container, key := range r.trackedAs {
-		if key != container.pod && key != (cluster.Key{}) {
+		if key != container.Pod && key != (cluster.Key{}) {
 			r.job.store.Forget(key)
 		}
 	}

@@ -21,7 +21,7 @@ func cpuSample(pod string, at time.Time) usage.Sample {
 func TestHistoryReader_sampleIsRepeated_isUsedOnce(t *testing.T) {
 	job, owners := historyJob()
 	at := job.missing[0].from.Add(time.Hour)
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	r := historyReader{owners: owners, job: job, trackedAs: map[usage.PodContainer]cluster.Key{}}
 	for range 3 {
 		r.observe(cpuSample("web-0", at))
 	}
@@ -35,12 +35,12 @@ func TestHistoryReader_deletedPods_areTrackedWhileReading(t *testing.T) {
 	job, owners := historyJob()
 	owners.add(shopCandidate("web", labels.Nothing()))
 	from := job.missing[0].from
-	r := historyReader{owners: owners, job: job, trackedAs: map[podContainer]cluster.Key{}}
+	r := historyReader{owners: owners, job: job, trackedAs: map[usage.PodContainer]cluster.Key{}}
 	deleted := cluster.Key{Namespace: "shop", Name: "web-6d4cf56db6-x7k9p"}
 	r.observe(cpuSample("web-0", from.Add(time.Minute)))
 	r.observe(cpuSample(deleted.Name, from.Add(time.Minute)))
 	r.observe(cpuSample("unrelated", from.Add(time.Minute)))
-	substitute := r.trackedAs[podContainer{deleted, "app"}]
+	substitute := r.trackedAs[usage.PodContainer{Pod: deleted, Container: "app"}]
 	if r.samples != 3 || r.accepted != 2 || substitute == deleted || !job.store.Tracked(substitute) {
 		t.Errorf("%d samples are read, %d accepted, the deleted pod is tracked as %v; want 3, 2, and a substitute", r.samples, r.accepted, substitute)
 	}

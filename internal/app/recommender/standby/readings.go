@@ -45,15 +45,10 @@ type reading struct {
 
 // A sample is a usage.Sample in a third of its memory: each name exists once.
 type sample struct {
-	of          unique.Handle[name]
+	of          unique.Handle[usage.PodContainer]
 	at          int64 // Unix nanoseconds
 	cpu, memory float64
 	has         cluster.Set
-}
-
-type name struct {
-	pod       cluster.Key
-	container string
 }
 
 // New returns readings of the Metrics API.
@@ -101,7 +96,7 @@ func (r *Readings) Add(ctx context.Context, now time.Time) {
 	defer r.mu.Unlock()
 	if err == nil {
 		r.kept = append(r.kept, reading{now, cluster.Each(samples, func(s *usage.Sample) sample {
-			return sample{unique.Make(name{s.Pod, s.Container}), s.At.UnixNano(), s.CPU, s.Memory, s.Has}
+			return sample{unique.Make(s.Of()), s.At.UnixNano(), s.CPU, s.Memory, s.Has}
 		})})
 		r.kept = slices.DeleteFunc(r.kept, func(old reading) bool { return now.Sub(old.at).Abs() > keep }) // not in an outage, in which no leader stores either
 	}
@@ -121,7 +116,7 @@ func (r *Readings) Take() iter.Seq[[]usage.Sample] {
 			out = out[:0]
 			for _, s := range old.samples {
 				of := s.of.Value()
-				out = append(out, usage.Sample{Pod: of.pod, Container: of.container, At: time.Unix(0, s.at).UTC(), CPU: s.cpu, Memory: s.memory, Has: s.has, Earlier: true})
+				out = append(out, usage.Sample{Pod: of.Pod, Container: of.Container, At: time.Unix(0, s.at).UTC(), CPU: s.cpu, Memory: s.memory, Has: s.has, Earlier: true})
 			}
 			if !yield(out) {
 				return
