@@ -104,13 +104,8 @@ func (s *sizes) setLevel(p *cluster.Pod, fits []Fitted, res cluster.Resource) {
 	if p.PodLevel == nil || len(fits) == 0 || fits[0].PodLevel == nil {
 		return
 	}
-	to := fits[0].PodLevel
-	if v, ok := to.Requests.Get(res); ok {
-		s.level.request = fittedValue(v)
-	}
-	if v, ok := to.Limits.Get(res); ok {
-		s.level.limit = fittedValue(v)
-	}
+	s.level.request.setBy(fits[0].PodLevel.Requests, res)
+	s.level.limit.setBy(fits[0].PodLevel.Limits, res)
 }
 
 func (s *sizes) refusal() Refusal {

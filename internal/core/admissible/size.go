@@ -165,7 +165,8 @@ func sizesOf(buffer []size, limits Limits, pod *cluster.Pod, fits []Fitted, res 
 		for j := range fits {
 			if f := &fits[j]; f.Container == container.Name {
 				sized.fit = f
-				sized.setBy(f, res)
+				sized.sets.request = sized.request.setBy(f.Requests, res) || sized.sets.request
+				sized.sets.limit = sized.limit.setBy(f.Limits, res) || sized.sets.limit
 				amounts.limitsKept = amounts.limitsKept || f.LimitsKept
 			}
 		}
@@ -196,17 +197,13 @@ func (a value) within(off int64) value {
 	return a
 }
 
-func (z *size) setBy(f *Fitted, res cluster.Resource) {
-	if request := valueOf(f.Requests, res); request.set {
-		request.fitted = true
-		z.request = request
-		z.sets.request = true
+// setBy replaces a value by an amount of fits, and reports whether there is one.
+func (a *value) setBy(amounts cluster.Resources, res cluster.Resource) bool {
+	v, ok := amounts.Get(res)
+	if ok {
+		*a = fittedValue(v)
 	}
-	if limit := valueOf(f.Limits, res); limit.set {
-		limit.fitted = true
-		z.limit = limit
-		z.sets.limit = true
-	}
+	return ok
 }
 
 // Defaulted returns the requests and limits of a container after the API server has added defaults, which it also does at each
