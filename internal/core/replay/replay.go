@@ -110,7 +110,6 @@ type run struct {
 	book    *usage.Store
 	a       *cluster.Autoscaler
 	pod     *cluster.Pod // represents all pods of the workload, which have equal requests; has only containers seen so far
-	seen    []bool       // containers with samples so far
 	world   plan.World
 	tracked []bool    // pods with samples so far
 	started []int64   // Unix seconds of the start of each pod, if the trace shows it; else 0
@@ -122,7 +121,6 @@ func newRun(workload *Workload, profile recommend.Profile) *run {
 	state := &run{
 		w: workload, profile: profile, budget: plan.DefaultBudget(),
 		book:    usage.NewStore(usage.DefaultConfig()),
-		seen:    make([]bool, len(workload.Containers)),
 		tracked: make([]bool, len(workload.Pods)),
 		started: make([]int64, len(workload.Pods)),
 	}
@@ -155,15 +153,13 @@ func (r *run) podNamed(key cluster.Key, containers []cluster.Container, start ti
 func (r *run) addContainers(samples []Sample) {
 	before := len(r.pod.Containers)
 	for i := range samples {
-		c := samples[i].Container
-		if r.seen[c] {
-			continue
-		}
-		r.seen[c] = true
-		at, _ := slices.BinarySearchFunc(r.pod.Containers, uint8(c), func(x cluster.Container, index uint8) int {
+		c := uint8(samples[i].Container)
+		at, known := slices.BinarySearchFunc(r.pod.Containers, c, func(x cluster.Container, index uint8) int {
 			return cmp.Compare(x.Index, index)
 		})
-		r.pod.Containers = slices.Insert(r.pod.Containers, at, cluster.Container{Name: r.w.Containers[c], Index: uint8(c)})
+		if !known {
+			r.pod.Containers = slices.Insert(r.pod.Containers, at, cluster.Container{Name: r.w.Containers[c], Index: c})
+		}
 	}
 	if len(r.pod.Containers) == before {
 		return
