@@ -42,8 +42,7 @@ func (s *Summary) daysAbove() float64 {
 func summarize(scores []Score, res cluster.Resource) Summary {
 	var summary Summary
 	var slacks []float64
-	var sumP95, sumMean, sumSlack, over, used float64
-	var above, events, changes, free int
+	var sumP95, sumMean, used float64
 	for i := range scores {
 		score := &scores[i]
 		if score.Resource != res || len(score.Days) == 0 {
@@ -58,17 +57,17 @@ func summarize(scores []Score, res cluster.Resource) Summary {
 		for _, day := range score.Days {
 			slack := day.Slack()
 			slacks = append(slacks, slack)
-			sumSlack += slack
+			summary.MeanSlack += slack
 			sumP95 += day.P95 * day.Pods
 			sumMean += day.Mean * day.Pods
-			over += day.Over
+			summary.Shortfall += day.Over
 			containerUsed += day.Used
 			samples += day.Samples
-			above += day.Above
-			events += day.Events
-			changes += day.Changes
+			summary.Above += float64(day.Above)
+			summary.Events += float64(day.Events)
+			summary.Changes += float64(day.Changes)
 			if day.Above == 0 {
-				free++
+				summary.FreeDays++
 			} else {
 				daysAbove++
 			}
@@ -86,19 +85,16 @@ func summarize(scores []Score, res cluster.Resource) Summary {
 	if summary.Days == 0 {
 		return summary
 	}
-	days := float64(summary.Days)
+	for _, sum := range []*float64{&summary.MeanSlack, &summary.FreeDays, &summary.Above, &summary.Events, &summary.Changes} {
+		*sum /= float64(summary.Days)
+	}
 	slices.Sort(slacks)
-	summary.MeanSlack = sumSlack / days
 	summary.MedianSlack = (slacks[(summary.Days-1)/2] + slacks[summary.Days/2]) / 2
 	if sumMean > 0 {
 		summary.AggregateSlack = 1 - sumP95/sumMean
 	}
 	if used > 0 {
-		summary.Shortfall = over / used
+		summary.Shortfall /= used
 	}
-	summary.FreeDays = float64(free) / days
-	summary.Above = float64(above) / days
-	summary.Events = float64(events) / days
-	summary.Changes = float64(changes) / days
 	return summary
 }
