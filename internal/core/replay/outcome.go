@@ -4,6 +4,8 @@
 package replay
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
@@ -49,6 +51,59 @@ func (o Outcome) Measured() bool { return o.CPU.Days+o.Memory.Days > 0 }
 // not measured.
 func (o Outcome) Keeps(promised float64) bool { return o.Memory.daysAbove() <= promised }
 
+// harm is the share of days above the memory request or the share of CPU usage above the request, whichever is larger.
+func (o Outcome) harm() float64 { return max(o.Memory.daysAbove(), o.CPU.Shortfall) }
+
+// A Tolerance is how much harm a winner may do. Among outcomes within it, the cost decides.
+type Tolerance struct {
+	DaysAbove float64 // share of days with memory above the request
+	Shortfall float64 // share of CPU usage above the request
+}
+
+// DefaultTolerance returns a tolerance with the largest OOM budget of the profiles compared, so that no profile is held
+// to less than it promises. If none has a budget, it is that of the balanced profile.
+func DefaultTolerance(compared []recommend.Profile) Tolerance {
+	t := Tolerance{Shortfall: 0.01}
+	for _, p := range compared {
+		t.DaysAbove = max(t.DaysAbove, p.OOMBudget)
+	}
+	t.DaysAbove = cmp.Or(t.DaysAbove, recommend.Balanced().Memory.Budget)
+	return t
+}
+
+// Within reports whether an outcome is within a tolerance.
+func (o Outcome) Within(t Tolerance) bool { return o.excess(t) == 0 }
+
+// excess is by how much an outcome exceeds a tolerance, 0 if it is within: the sum of the excess shares of days and of
+// CPU usage.
+func (o Outcome) excess(t Tolerance) float64 {
+	return max(0, o.Memory.daysAbove()-t.DaysAbove) + max(0, o.CPU.Shortfall-t.Shortfall)
+}
+
+// Best returns the indices of the winners: the cheapest of the outcomes within the tolerance or, if none is within, the
+// ones with the least excess. Outcomes with equal excess and cost tie. The result is empty if nothing was measured.
+func Best(outcomes []Outcome, tolerance Tolerance) []int {
+	var best []int
+	for i, outcome := range outcomes {
+		if !outcome.Measured() {
+			continue
+		}
+		if len(best) == 0 {
+			best = []int{i}
+			continue
+		}
+		leader := outcomes[best[0]]
+		order := cmp.Or(cmp.Compare(outcome.excess(tolerance), leader.excess(tolerance)), cmp.Compare(outcome.Money, leader.Money))
+		switch {
+		case order < 0:
+			best = []int{i}
+		case order == 0:
+			best = append(best, i)
+		}
+	}
+	return best
+}
+
 // A Comparison is the result of a backtest: what each of several recommenders would have requested for the same
 // workloads, and how well that would have served them.
 type Comparison struct {
@@ -76,3 +131,25 @@ type WorkloadResult struct {
 
 // Judged reports whether anything was measured.
 func (c *Comparison) Judged() bool { return len(c.Best) > 0 }
+
+// Worst returns the indices of the workloads, worst first: by the most harm that any recommender does (the share of days
+// above the memory request or the share of CPU usage above the request, whichever is larger), then by the highest cost
+// under any recommender. The order shows where to look; it does not depend on which recommender is best.
+func (c *Comparison) Worst() []int {
+	most := func(workload int, of func(Outcome) float64) float64 {
+		highest := 0.0
+		for _, o := range c.Workloads[workload].Outcomes {
+			highest = max(highest, of(o))
+		}
+		return highest
+	}
+	cost := func(o Outcome) float64 { return o.Money }
+	order := make([]int, len(c.Workloads))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(most(b, Outcome.harm), most(a, Outcome.harm)), cmp.Compare(most(b, cost), most(a, cost)))
+	})
+	return order
+}
