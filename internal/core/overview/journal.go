@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/wording"
@@ -63,28 +64,20 @@ func EntryOf(now time.Time, d *decision.Decision) Entry {
 	if d.Autoscaler != nil {
 		e.VPA = d.Autoscaler.Name
 	}
-	for _, f := range d.With {
-		c := d.Pod.Container(f.Container)
-		if c == nil {
+	var changes []string
+	for x := range change.Pairs(d.Pod, d.With, false) {
+		if x.Limit || x.Container.Name == "" { // of the pod as a whole
 			continue
 		}
-		before, _ := c.Running()
-		for _, res := range cluster.All {
-			to, ok := f.Requests.Get(res)
-			from, had := before.Get(res)
-			if !ok || had && short(res, from) == short(res, to) { // a change that rounding hides is no change to people
-				continue
-			}
-			if e.Change != "" {
-				e.Change += ", "
-			}
-			old := "none"
-			if had {
-				old = short(res, from)
-			}
-			e.Change += f.Container + " " + wording.Name(res) + " " + old + " → " + short(res, to)
+		before, after := "none", short(x.Resource, x.To)
+		if x.Had {
+			before = short(x.Resource, x.From)
+		}
+		if before != after { // a change that rounding hides is no change to people
+			changes = append(changes, x.Container.Name+" "+wording.Name(x.Resource)+" "+before+" → "+after)
 		}
 	}
+	e.Change = strings.Join(changes, ", ")
 	return e
 }
 
