@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/plan"
@@ -248,16 +249,10 @@ func (r *run) decide(now time.Time) []cluster.Advice {
 
 // apply changes the requests of the pods.
 func (r *run) apply(d decision.Decision, now time.Time) {
-	for _, f := range d.With {
-		c := r.pod.Container(f.Container)
-		for _, res := range cluster.All {
-			to, ok := f.Requests.Get(res)
-			from, has := c.Requests.Get(res)
-			if !ok || has && from == to {
-				continue
-			}
-			c.Requests = c.Requests.Set(res, to)
-			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(f.Index), Resource: res, Request: to})
+	for x := range change.Pairs(r.pod, d.With, true) {
+		if !x.Limit && !(x.Had && x.From == x.To) {
+			x.Container.Requests = x.Container.Requests.Set(x.Resource, x.To)
+			r.changes = append(r.changes, Change{At: now.Unix(), Container: int16(x.Container.Index), Resource: x.Resource, Request: x.To})
 		}
 	}
 	if d.Do == decision.Evict {
