@@ -142,8 +142,8 @@ type podCount struct {
 
 // sizeCount counts the pods that have the same requests and limits.
 type sizeCount struct {
-	requests, limits cluster.Resources
-	pods             int
+	review.Size
+	pods int
 }
 
 // A Resize is a resize in place that the kubelet has not carried out.

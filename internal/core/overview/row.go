@@ -89,7 +89,7 @@ func (r *Row) add(w *World, p *cluster.Pod, a *cluster.Autoscaler, used map[usag
 			known.countRole(a.RoleOf(p), own.Estimate().Target)
 		}
 		if own == known || !own.within(requests) {
-			known.count(requests, limits)
+			known.count(review.Size{Requests: requests, Limits: limits})
 		}
 		if known.Replicas++; a.Represents(p, known.pods.shown) {
 			known.pods.shown = p
@@ -164,17 +164,13 @@ func (c *Container) within(requests cluster.Resources) bool {
 	return true
 }
 
-func (c *Container) count(requests, limits cluster.Resources) {
-	sets := c.pods.sets
-	for i := range sets {
-		if sets[i].requests == requests && sets[i].limits == limits {
-			sets[i].pods++
-			return
-		}
-	}
-	if len(sets) < 16 { // more different sizes occur only for a short time
-		sets = append(sets, sizeCount{requests, limits, 1})
-		c.pods.sets = sets
+func (c *Container) count(size review.Size) {
+	known := cluster.Find(c.pods.sets, func(s *sizeCount) bool { return s.Size == size })
+	switch {
+	case known != nil:
+		known.pods++
+	case len(c.pods.sets) < 16: // more different sizes occur only for a short time
+		c.pods.sets = append(c.pods.sets, sizeCount{size, 1})
 	}
 }
 
@@ -196,9 +192,9 @@ func (c *Container) finish(now time.Time) {
 	mostOutside := 0
 	c.Outside = c.Requests
 	for _, s := range c.pods.sets {
-		if s.pods > mostOutside && !c.within(s.requests) {
+		if s.pods > mostOutside && !c.within(s.Requests) {
 			mostOutside = s.pods
-			c.Outside = s.requests
+			c.Outside = s.Requests
 		}
 	}
 	stored := c.Evidence
