@@ -141,8 +141,7 @@ func (p *Peaks) At(hour int) Level {
 
 // Max returns the highest peak of the hours in [from, before).
 func (p *Peaks) Max(from, before int) (most Level) {
-	older, newer := p.between(from, before)
-	for _, hours := range [...][]Level{older, newer} {
+	for _, hours := range p.between(from, before) {
 		for _, l := range hours {
 			most = max(most, l)
 		}
@@ -150,15 +149,15 @@ func (p *Peaks) Max(from, before int) (most Level) {
 	return most
 }
 
-// between returns the peaks of the hours in [from, before) that are kept, which lie in at most two parts of the ring.
-func (p *Peaks) between(from, before int) (older, newer []Level) {
+// between returns the peaks of the hours in [from, before) that are kept, which lie in at most two parts of the ring, the older part first.
+func (p *Peaks) between(from, before int) [2][]Level {
 	from = max(from, int(p.end)-len(p.ring), 0)
 	count := min(before, int(p.end)) - from
 	if count <= 0 {
-		return nil, nil
+		return [2][]Level{}
 	}
 	first := from % len(p.ring)
-	return p.ring[first:min(first+count, len(p.ring))], p.ring[:max(first+count-len(p.ring), 0)]
+	return [...][]Level{p.ring[first:min(first+count, len(p.ring))], p.ring[:max(first+count-len(p.ring), 0)]}
 }
 
 // Last returns the highest peak of a number of hours, of which the last one is hour. If these hours have no samples, it returns the
@@ -172,8 +171,7 @@ func (p *Peaks) Last(hours, hour int) Level {
 
 // AppendHours appends the peaks of the hours in [from, before), without hours that have no samples.
 func (p *Peaks) AppendHours(dst []Level, from, before int) []Level {
-	older, newer := p.between(from, before)
-	for _, hours := range [...][]Level{older, newer} {
+	for _, hours := range p.between(from, before) {
 		for _, l := range hours {
 			if l > 0 {
 				dst = append(dst, l)
