@@ -94,11 +94,8 @@ func (m *Monitor) Add(p *cluster.Pod, container string, cores float64) {
 		pod = &podUsage{uid: p.UID}
 		m.pods[p.Key] = pod
 	}
-	u := pod.of(container)
-	if u == nil {
-		pod.containers = append(pod.containers, containerUsage{name: c.Name, slot: m.slot})
-		u = &pod.containers[len(pod.containers)-1]
-	}
+	named := func(u *containerUsage) bool { return u.name == container }
+	u := cluster.FindOrAdd(&pod.containers, named, containerUsage{name: c.Name, slot: m.slot})
 	if m.since == 0 || m.slot-m.sampled > slotsGap {
 		m.since = m.slot
 	}

@@ -23,18 +23,21 @@ type Group struct {
 	Pods      int
 	First     string // name of the first pod
 	Request   int64  // CPU request in that pod, in millicores
+
+	throttling *Throttling // in that pod, if it is the problem
 }
 
 // Groups are containers, sorted by name, at most mostGroups.
 type Groups []Group
 
-func (g *Groups) add(p *cluster.Pod, c *cluster.Container) {
+// add counts a pod with the problem in a container.
+func (g *Groups) add(p *cluster.Pod, c *cluster.Container, t *Throttling) {
 	at, found := slices.BinarySearchFunc(*g, c.Name, func(e Group, name string) int { return strings.Compare(e.Container, name) })
 	if !found && len(*g) == mostGroups {
 		return
 	}
 	if !found {
-		*g = slices.Insert(*g, at, Group{Container: c.Name, First: p.Name, Request: requestOf(c)})
+		*g = slices.Insert(*g, at, Group{Container: c.Name, First: p.Name, Request: requestOf(c), throttling: t})
 	}
 	(*g)[at].Pods++
 }
@@ -53,7 +56,7 @@ func Unrequested(pods []*cluster.Pod, now time.Time) Groups {
 		}
 		for i := range p.Containers {
 			if c := &p.Containers[i]; c.Role != cluster.Init && requestOf(c) == 0 && c.Requests.Amount(cluster.CPU) <= 0 {
-				out.add(p, c)
+				out.add(p, c, nil)
 			}
 		}
 	}
@@ -88,7 +91,7 @@ func Misread(pods []*cluster.Pod) Groups {
 				continue
 			}
 			if _, in := runtimeguard.Band(requestOf(c)); in && limitOf(c) <= 0 {
-				out.add(p, c)
+				out.add(p, c, nil)
 			}
 		}
 	}

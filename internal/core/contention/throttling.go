@@ -81,7 +81,6 @@ func Throttled(measured []Throttling, pods []*cluster.Pod, kernels map[string]st
 		}
 	}
 	var found [len(throttlingReasons)]Groups
-	example := map[string]*Throttling{} // by container and reason
 	for i := range measured {
 		t := &measured[i]
 		p := byName[t.Pod]
@@ -94,10 +93,7 @@ func Throttled(measured []Throttling, pods []*cluster.Pod, kernels map[string]st
 		}
 		reason := t.cause(limitOf(c), kernels[p.Node], b)
 		if at := slices.Index(throttlingReasons[:], reason); at >= 0 {
-			found[at].add(p, c)
-			if key := c.Name + "/" + string(reason); example[key] == nil {
-				example[key] = t
-			}
+			found[at].add(p, c, t)
 		}
 	}
 	var out []opinion
@@ -105,8 +101,7 @@ func Throttled(measured []Throttling, pods []*cluster.Pod, kernels map[string]st
 		reason := throttlingReasons[rank]
 		for _, g := range groups {
 			p := byName[g.First]
-			t := example[g.Container+"/"+string(reason)]
-			out = append(out, opinion{Finding{reason, t.describe(&g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank, 0})
+			out = append(out, opinion{Finding{reason, g.throttling.describe(&g, reason, limitOf(p.Container(g.Container)), kernels[p.Node])}, -rank, 0})
 		}
 	}
 	return join(out)
