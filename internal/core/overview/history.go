@@ -96,16 +96,13 @@ func BucketsOf(h *histogram.Histogram) []Bucket {
 			all = append(all, Bucket{h.Options().Start(bucket), h.Options().End(bucket), share})
 		}
 	}
-	width := (len(all) + maxBuckets - 1) / maxBuckets
 	var out []Bucket
-	for i, b := range all {
-		if i%width == 0 {
-			out = append(out, b)
-			continue
+	for part := range slices.Chunk(all, max(1, (len(all)+maxBuckets-1)/maxBuckets)) {
+		joined := Bucket{From: part[0].From, To: part[len(part)-1].To}
+		for _, b := range part {
+			joined.Share += b.Share
 		}
-		last := &out[len(out)-1]
-		last.To = b.To
-		last.Share += b.Share
+		out = append(out, joined)
 	}
 	return out
 }
