@@ -81,11 +81,7 @@ func (s *Step) rank() int {
 
 // Waits reports whether the pods should change and wait for something.
 func (s *Step) Waits() bool {
-	if s.Act != decision.Leave {
-		return false
-	}
-	need := slices.IndexFunc(s.Gates, func(g gate.Gate) bool { return g.Name == gate.Need })
-	return need >= 0 && !s.Gates[need].Blocked
+	return s.Act == decision.Leave && slices.ContainsFunc(s.Gates, func(g gate.Gate) bool { return g.Name == gate.Need && !g.Blocked })
 }
 
 // Blocked returns the gates that block, besides the first, which is the reason of the step.
