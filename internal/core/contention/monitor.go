@@ -114,8 +114,13 @@ func (m *Monitor) Keep(pods map[cluster.Key]*cluster.Pod) {
 	})
 }
 
-func (p *podUsage) of(container string) *containerUsage {
-	return cluster.Find(p.containers, func(c *containerUsage) bool { return c.name == container })
+// of returns the usage of a container of a pod, nil if it is not known or the pod has ended.
+func (m *Monitor) of(p *cluster.Pod, container string) *containerUsage {
+	pod := m.pods[p.Key]
+	if pod == nil || pod.uid != p.UID || !p.Live() {
+		return nil
+	}
+	return cluster.Find(pod.containers, func(c *containerUsage) bool { return c.name == container })
 }
 
 // requestOf returns the running CPU request of a container in millicores.
@@ -179,13 +184,9 @@ type Excess struct {
 func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 	var out []Excess
 	for _, p := range pods {
-		pod := m.usageOf(p)
-		if pod == nil {
-			continue
-		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			u := pod.of(c.Name)
+			u := m.of(p, c.Name)
 			if u == nil {
 				continue
 			}
@@ -211,14 +212,6 @@ func (m *Monitor) Excesses(pods []*cluster.Pod, now time.Time) []Excess {
 	return out
 }
 
-func (m *Monitor) usageOf(p *cluster.Pod) *podUsage {
-	pod := m.pods[p.Key]
-	if pod == nil || pod.uid != p.UID || !p.Live() {
-		return nil
-	}
-	return pod
-}
-
 func (e *Excess) add(p *cluster.Pod, u *containerUsage, request int64) {
 	e.Pods = append(e.Pods, p)
 	if used := int64(math.Round(u.mean * 1000)); e.Worst == nil || used > e.Usage {
@@ -232,10 +225,8 @@ func (e *Excess) add(p *cluster.Pod, u *containerUsage, request int64) {
 func (m *Monitor) judge(e *Excess, pods []*cluster.Pod, now time.Time) {
 	var means []float64
 	for _, p := range pods {
-		if pod := m.usageOf(p); pod != nil {
-			if u := pod.of(e.Container); u != nil && u.known {
-				means = append(means, u.mean)
-			}
+		if u := m.of(p, e.Container); u != nil && u.known {
+			means = append(means, u.mean)
 		}
 	}
 	e.Replicas = len(means)
@@ -247,7 +238,7 @@ func (m *Monitor) judge(e *Excess, pods []*cluster.Pod, now time.Time) {
 	e.Median = int64(math.Round(median * 1000))
 	starting, apart := true, true
 	for _, p := range e.Pods {
-		u := m.pods[p.Key].of(e.Container)
+		u := m.of(p, e.Container)
 		started := startOf(p, p.Container(e.Container))
 		starting = starting && !started.IsZero() && now.Sub(started) < startUp
 		apart = apart && u.mean > factor*median

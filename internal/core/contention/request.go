@@ -6,6 +6,7 @@ package contention
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -208,29 +209,26 @@ func (n NodeUse) hasSpare() bool { return n.used < spareBelow*n.allocatable }
 // with its request, and a node without any usage is not in the result.
 func Uses(nodes []cluster.Node, pods []*cluster.Pod, used map[cluster.Key]int64) map[string]NodeUse {
 	uses := make(map[string]NodeUse, len(nodes))
+	for i := range nodes {
+		uses[nodes[i].Name] = NodeUse{allocatable: float64(nodes[i].Allocatable.Amount(cluster.CPU))}
+	}
 	measured := make(map[string]bool, len(nodes))
 	for _, p := range pods {
-		if p.Node == "" || p.HasFinished() {
+		use, known := uses[p.Node]
+		if !known || p.HasFinished() {
 			continue
 		}
 		requested := p.Requested().Amount(cluster.CPU)
-		v, known := used[p.Key]
-		if known {
+		v, hasUsage := used[p.Key]
+		if hasUsage {
 			measured[p.Node] = true
 		} else {
 			v = requested
 		}
-		use := uses[p.Node]
 		use.used += float64(v)
 		use.requested += float64(requested)
 		uses[p.Node] = use
 	}
-	out := make(map[string]NodeUse, len(nodes))
-	for _, n := range nodes {
-		if use := uses[n.Name]; measured[n.Name] {
-			use.allocatable = float64(n.Allocatable.Amount(cluster.CPU))
-			out[n.Name] = use
-		}
-	}
-	return out
+	maps.DeleteFunc(uses, func(node string, _ NodeUse) bool { return !measured[node] })
+	return uses
 }
