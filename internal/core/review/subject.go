@@ -4,9 +4,6 @@
 package review
 
 import (
-	"slices"
-	"time"
-
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/integer"
 )
@@ -83,39 +80,6 @@ const (
 
 // IsKept reports whether the request is not changed.
 func (k Kept) IsKept() bool { return k.Reason != NotKept && k.Reason != FollowsHPA }
-
-// Evidence is what a recommendation is based on, and what was observed of the present requests.
-type Evidence struct {
-	From, To    time.Time // of the samples; zero if there are none
-	Hours       int       // hours with samples
-	Samples     int
-	Provisional bool   // read for some minutes only
-	Lack        string // why there is no recommendation, if the source of usage knows the cause
-
-	Kills      int       // OOM kills in the window
-	KilledFrom time.Time // the first of these
-	KilledLast time.Time // the last of these
-
-	DayPeaks [PeakDays]int64 // highest memory usage of a pod in each of the last days, newest first, in bytes; 0: unknown
-
-	Throttled      float64 // mean share of CPU periods in which the container was throttled
-	ThrottledKnown bool
-
-	Used cluster.Resources // mean usage of one pod; a resource that was not measured is not set
-}
-
-// PeakDays is the number of days whose memory peaks count for the risk.
-const PeakDays = 7
-
-// Peak returns the highest memory usage of the last days.
-func (e *Evidence) Peak() int64 { return slices.Max(e.DayPeaks[:]) }
-
-// Kill adds OOM kills of one pod, of which the last was at a time.
-func (e *Evidence) Kill(at time.Time, n int) {
-	e.Kills += n
-	e.KilledFrom = cluster.Earliest(e.KilledFrom, at)
-	e.KilledLast = cluster.Latest(e.KilledLast, at)
-}
 
 // A LimitRule determines the limits that go with changed requests.
 type LimitRule string
