@@ -269,6 +269,42 @@ func (o *Overview) Row(namespace, kind, name, group string) *Row {
 	return nil
 }
 
+// A Lack is why some workloads are not judged.
+type Lack struct {
+	Why       string `json:"why"`
+	Workloads int    `json:"workloads"`
+}
+
+// Lacks returns the causes why workloads without a known risk are not judged, the most frequent first. The last one of several stands for all
+// further ones.
+func (o *Overview) Lacks() (lacks []Lack, workloads int) {
+	const most = 4
+	for _, row := range o.Rows {
+		if row.Risk > review.Harmless || row.Unjudged == "" {
+			continue
+		}
+		workloads++
+		cluster.FindOrAdd(&lacks, func(l *Lack) bool { return l.Why == row.Unjudged }, Lack{Why: row.Unjudged}).Workloads++
+	}
+	slices.SortFunc(lacks, func(a, b Lack) int { return cmp.Or(cmp.Compare(b.Workloads, a.Workloads), cmp.Compare(a.Why, b.Why)) })
+	for len(lacks) > most {
+		last := lacks[len(lacks)-1]
+		lacks = lacks[:len(lacks)-1]
+		lacks[most-1] = Lack{"other causes", lacks[most-1].Workloads + last.Workloads}
+	}
+	return lacks, workloads
+}
+
+// Frozen returns the workloads whose pods wait for the end of a freeze, as the updater last reported.
+func (o *Overview) Frozen() (out []cluster.Workload) {
+	for _, row := range o.Rows {
+		if row.Frozen {
+			out = append(out, row.Workload)
+		}
+	}
+	return out
+}
+
 // A User is an authenticated user.
 type User struct {
 	Name, UID string

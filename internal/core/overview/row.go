@@ -5,6 +5,7 @@ package overview
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"podfit.dev/podfit/internal/core/policy"
 	"podfit.dev/podfit/internal/core/review"
 	"podfit.dev/podfit/internal/core/usage"
+	"podfit.dev/podfit/internal/core/wording"
 )
 
 // rowOf returns the row of a workload without pods.
@@ -185,6 +187,32 @@ func (r *Row) finish(now time.Time) {
 		}
 	}
 	r.judge(now)
+}
+
+// judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
+func (r *Row) judge(now time.Time) {
+	var worst *Container
+	for _, c := range r.Containers {
+		if c.Replicas == 0 {
+			continue
+		}
+		r.Unjudged = cmp.Or(r.Unjudged, c.Evidence.Lacking())
+		if c.Risk > r.Risk || c.Risk == r.Risk && c.Risk > review.Harmless && c.Findings[0].Kind < r.cause {
+			r.Risk = c.Risk
+			r.cause = c.Findings[0].Kind
+			worst = c
+		}
+	}
+	if r.VPA == "" && r.Unjudged != "" {
+		r.Unjudged = "no VPA, so its usage is not stored"
+	}
+	if worst == nil {
+		return
+	}
+	r.Why = "Container " + worst.Container + ": " + strings.Join(worst.Risks(now), "; ")
+	if r.cause == review.Killed && r.VPA != "" && r.Unjudged == "" && r.Sized < r.Pods {
+		r.Why += fmt.Sprintf("; %d of %d %s the new size", r.Sized, r.Pods, wording.Form(r.Pods, "pod has", "pods have"))
+	}
 }
 
 // finish reviews the container when all of its pods are known.
