@@ -72,6 +72,16 @@ type Why struct {
 	Days []Day // the peaks of the last 7 days, the oldest first; nil if they are not known
 }
 
+// StartupBoost is what is known about the learnt startup boost of a container.
+type StartupBoost struct {
+	Learning   bool                // boosts are learnt for the VPA
+	Learnt     cluster.LearntBoost // in the status of the VPA
+	Applied    *cluster.Boost      // what new pods get of it; nil for nothing
+	Configured bool                // the VPA configures a boost, which has precedence
+	Off        bool                // the update mode of the VPA is Off
+	GateOff    bool                // the feature gate CPUStartupBoost is disabled
+}
+
 // Published is what the status of the VPA has.
 type Published struct {
 	Target    int64               // that of Why.Range if the status has none
@@ -216,6 +226,17 @@ func (w *Why) fit(pod *cluster.Pod, fits []policy.Fitted, looked [][]policy.Boun
 		}
 		w.Bounds = append(w.Bounds, boundsFor(looked[i], w.Resource)...)
 	}
+}
+
+// startupBoostOf returns what is known about the learnt boost of a container whose VPA is sized by a profile.
+func startupBoostOf(a *cluster.Autoscaler, profile cluster.BoostLearning, container string) StartupBoost {
+	with := *a
+	with.Learning = a.Learning.Under(profile)
+	out := StartupBoost{Learning: with.Learning.On, Configured: a.HasBoost(container), Off: !a.Mode.Applies(), Applied: with.LearntBoostOf(container)}
+	if published := a.AdviceFor(container); published != nil && published.Learnt.Valid() {
+		out.Learnt = published.Learnt
+	}
+	return out
 }
 
 func amountsOf(requests, limits cluster.Resources, res cluster.Resource) Amounts {
