@@ -350,14 +350,12 @@ func QoSOf(around Limits, p *cluster.Pod, fits []Fitted) cluster.QoS {
 		requests = level.Requests
 		limits = level.Limits
 		guaranteed = limits.CPU > 0 && limits.Memory > 0
-	}
-	for i := range p.Containers {
-		if p.PodLevel != nil {
-			break
+	} else {
+		for i := range p.Containers {
+			r, l := around.Defaulted(SizeOf(&p.Containers[i], fits))
+			guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
+			requests, limits = requests.Add(r), limits.Add(l)
 		}
-		r, l := around.Defaulted(SizeOf(&p.Containers[i], fits))
-		guaranteed = guaranteed && l.CPU > 0 && l.Memory > 0
-		requests, limits = requests.Add(r), limits.Add(l)
 	}
 	switch {
 	case requests.CPU == 0 && requests.Memory == 0 && limits.CPU == 0 && limits.Memory == 0:
