@@ -43,25 +43,29 @@ func (g *Groups) add(p *cluster.Pod, c *cluster.Container, t *Throttling) {
 	(*g)[at].Pods++
 }
 
-// Unrequested returns the containers of live pods that have had no CPU request for an hour. The requests of a pod as a whole count for its
-// containers.
-func Unrequested(pods []*cluster.Pod, now time.Time) Groups {
+// groupsOf returns the containers of live pods that have a problem.
+func groupsOf(pods []*cluster.Pod, hasProblem func(p *cluster.Pod, c *cluster.Container) bool) Groups {
 	var out Groups
 	for _, p := range pods {
-		started := startOf(p, nil)
-		if !p.Live() || p.Phase != cluster.Running || started.IsZero() || now.Sub(started) < unrequestedFor {
-			continue
-		}
-		if p.PodLevel != nil && p.PodLevel.Requests.Amount(cluster.CPU) > 0 {
-			continue
-		}
 		for i := range p.Containers {
-			if c := &p.Containers[i]; c.Role != cluster.Init && requestOf(c) == 0 && c.Requests.Amount(cluster.CPU) <= 0 {
+			if c := &p.Containers[i]; p.Live() && hasProblem(p, c) {
 				out.add(p, c, nil)
 			}
 		}
 	}
 	return out
+}
+
+// Unrequested returns the containers of live pods that have had no CPU request for an hour. The requests of a pod as a whole count for its
+// containers.
+func Unrequested(pods []*cluster.Pod, now time.Time) Groups {
+	return groupsOf(pods, func(p *cluster.Pod, c *cluster.Container) bool {
+		started := startOf(p, nil)
+		if p.Phase != cluster.Running || started.IsZero() || now.Sub(started) < unrequestedFor || p.PodLevel != nil && p.PodLevel.Requests.Amount(cluster.CPU) > 0 {
+			return false
+		}
+		return c.Role != cluster.Init && requestOf(c) == 0 && c.Requests.Amount(cluster.CPU) <= 0
+	})
 }
 
 // WithoutRequest returns the finding for containers without a CPU request.
@@ -80,23 +84,14 @@ func WithoutRequest(missing Groups, s *Situation) Finding {
 // Misread returns the containers with a JVM whose running CPU request is in a range that a JVM may take for "no request was set". Those with
 // a CPU limit or a set number of processors are not among them.
 func Misread(pods []*cluster.Pod) Groups {
-	var out Groups
-	for _, p := range pods {
-		if p.Runtimes == nil || !p.Live() || p.PodLevel != nil && p.PodLevel.Limits.Amount(cluster.CPU) > 0 {
-			continue
+	return groupsOf(pods, func(p *cluster.Pod, c *cluster.Container) bool {
+		r := p.Runtime(c)
+		if r == nil || r.Kind != cluster.JVM || r.CPUCountSet || p.PodLevel != nil && p.PodLevel.Limits.Amount(cluster.CPU) > 0 {
+			return false
 		}
-		for i := range p.Containers {
-			c := &p.Containers[i]
-			r := p.Runtime(c)
-			if r == nil || r.Kind != cluster.JVM || r.CPUCountSet {
-				continue
-			}
-			if _, in := runtimeguard.Band(requestOf(c)); in && limitOf(c) <= 0 {
-				out.add(p, c, nil)
-			}
-		}
-	}
-	return out
+		_, misread := runtimeguard.Band(requestOf(c))
+		return misread && limitOf(c) <= 0
+	})
 }
 
 // AllCores returns the finding for containers that Misread returns. guarded is true if podfit keeps requests out of these ranges.
