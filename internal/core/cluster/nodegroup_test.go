@@ -15,30 +15,29 @@ func TestNodeGroup_growth_isBoundedByCountsAndRoom(t *testing.T) {
 	cpu := func(v int64) Resources { return Resources{}.Set(CPU, v) }
 	for name, c := range map[string]struct {
 		group NodeGroup
-		full  bool
 		nodes int // -1: it is not known
 	}{
-		"not known":              {NodeGroup{}, false, -1},
-		"three more":             {NodeGroup{Counted: true, More: 3}, false, 3},
-		"none more":              {NodeGroup{Counted: true}, true, 0},
-		"backs off":              {NodeGroup{Counted: true, More: 3, BackedOff: true}, true, 3},
-		"backs off, not counted": {NodeGroup{BackedOff: true}, true, -1},
-		"room for two":           {NodeGroup{Room: cpu(11_000)}, false, 2},
-		"room for none":          {NodeGroup{Room: cpu(0)}, true, 0},
-		"more exists than may":   {NodeGroup{Room: cpu(-5000)}, true, 0},
-		"count below the room":   {NodeGroup{Counted: true, More: 1, Room: cpu(11_000)}, false, 1},
-		"less memory than CPU":   {NodeGroup{Room: Amounts(40_000, 20*gib)}, false, 1},
-		"room below one node":    {NodeGroup{Room: cpu(3000)}, false, 0},
-		"the largest room":       {NodeGroup{Room: Amounts(math.MaxInt64, math.MaxInt64)}, false, math.MaxInt64 / (16 * gib)},
-		"count and largest room": {NodeGroup{Counted: true, More: 7, Room: Amounts(math.MaxInt64, math.MaxInt64)}, false, 7},
-		"the most negative room": {NodeGroup{Room: cpu(math.MinInt64)}, true, 0},
+		"not known":              {NodeGroup{}, -1},
+		"three more":             {NodeGroup{Counted: true, More: 3}, 3},
+		"none more":              {NodeGroup{Counted: true}, 0},
+		"backs off":              {NodeGroup{Counted: true, More: 3, BackedOff: true}, 3},
+		"backs off, not counted": {NodeGroup{BackedOff: true}, -1},
+		"room for two":           {NodeGroup{Room: cpu(11_000)}, 2},
+		"room for none":          {NodeGroup{Room: cpu(0)}, 0},
+		"more exists than may":   {NodeGroup{Room: cpu(-5000)}, 0},
+		"count below the room":   {NodeGroup{Counted: true, More: 1, Room: cpu(11_000)}, 1},
+		"less memory than CPU":   {NodeGroup{Room: Amounts(40_000, 20*gib)}, 1},
+		"room below one node":    {NodeGroup{Room: cpu(3000)}, 0},
+		"the largest room":       {NodeGroup{Room: Amounts(math.MaxInt64, math.MaxInt64)}, math.MaxInt64 / (16 * gib)},
+		"count and largest room": {NodeGroup{Counted: true, More: 7, Room: Amounts(math.MaxInt64, math.MaxInt64)}, 7},
+		"the most negative room": {NodeGroup{Room: cpu(math.MinInt64)}, 0},
 	} {
 		nodes := -1
 		if c.group.IsBounded() {
 			nodes = c.group.Addable(size)
 		}
-		if c.group.IsFull() != c.full || nodes != c.nodes {
-			t.Errorf("%s: full %t, %d nodes", name, c.group.IsFull(), nodes)
+		if nodes != c.nodes {
+			t.Errorf("%s: %d nodes", name, nodes)
 		}
 	}
 	if n := (&NodeGroup{Room: cpu(4000)}).Addable(Resources{}); n != 4000 {

@@ -156,11 +156,12 @@ func (n *Node) Role() (name, label string) {
 	return strings.TrimPrefix(label, roleLabel), label
 }
 
-// A NewNode is a kind of node that an autoscaler of the cluster can add. Its labels are not known, so it matches any node selector.
+// A NewNode is a kind of node that an autoscaler of the cluster can add.
 type NewNode struct {
 	Size    Resources // largest allocatable amounts; an amount that is not set is not bounded
 	Unsized bool      // its group does not describe it, or adds none: the node bounds no pod
 	Taints  []Taint   // those that reserve it
+	Labels  []string  // if its group has no nodes, sorted; nil: not known, it matches any node selector
 	NodeGroup
 }
 
@@ -172,9 +173,6 @@ type NodeGroup struct {
 	Room      Resources // capacity that can still be added; an amount that is not set is not bounded, or not known
 	BackedOff bool      // the autoscaler adds no nodes for some time, because it could not add the last ones
 }
-
-// IsFull reports whether no node can be added now.
-func (g *NodeGroup) IsFull() bool { return g.BackedOff || g.Counted && g.More <= 0 || g.Room.HasNone() }
 
 // IsBounded reports whether it is known by how much the group can grow.
 func (g *NodeGroup) IsBounded() bool { return g.Counted || !g.Room.Has.Empty() }

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"podfit.dev/podfit/internal/core/cluster"
 )
@@ -43,7 +44,7 @@ type Config struct {
 	// New are the nodes that an autoscaler of the cluster can add.
 	New []cluster.NewNode
 
-	// Unscaled is true if pods are not scaled down to the nodes. Then Of and For return nil, but CanAdd works.
+	// Unscaled is true if pods are not scaled down to the nodes. Then Of and For return nil.
 	Unscaled bool
 }
 
@@ -62,27 +63,44 @@ type node struct {
 	*cluster.Node
 	left  cluster.Resources
 	group *cluster.NodeGroup // of a node that can be added
+	like  *cluster.Node      // its labels and taints decide for which pods the node is added; nil: they are not known
 }
 
 // New returns the fleet of a cluster.
 func New(c Config) *Fleet {
 	f := &Fleet{config: c, byName: make(map[string]int, len(c.Nodes))}
+	members := map[string]*cluster.Node{} // the first node of each group by name
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Allocatable.CPU <= 0 || n.Allocatable.Memory <= 0 {
 			continue // the kubelet has not reported its size yet
 		}
 		f.byName[n.Name] = len(f.nodes)
-		f.nodes = append(f.nodes, node{n, left(n, c.Daemons, cluster.Key{}), nil})
+		f.nodes = append(f.nodes, node{Node: n, left: left(n, c.Daemons, cluster.Key{})})
+		if member := members[n.Group]; n.Group != "" && (member == nil || n.Name < member.Name) {
+			members[n.Group] = n
+		}
 	}
 	for i := range c.New {
 		if a := &c.New[i]; !a.Unsized {
 			unbounded := cluster.Amounts(math.MaxInt64, math.MaxInt64)
 			n := &cluster.Node{Allocatable: a.Size.Or(unbounded), Taints: a.Taints}
-			f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{}), &a.NodeGroup})
+			f.added = append(f.added, node{n, left(n, c.Daemons, cluster.Key{}), &a.NodeGroup, likeOf(a, members[a.Name])})
 		}
 	}
 	return f
+}
+
+// likeOf returns what a cluster autoscaler compares with pods: a node of the group, or else what the group declares; nil if it declares no labels.
+func likeOf(a *cluster.NewNode, member *cluster.Node) *cluster.Node {
+	switch {
+	case a.Labels == nil:
+		return nil
+	case member == nil:
+		return &cluster.Node{Labels: a.Labels}
+	}
+	isOwn := func(label string) bool { return strings.HasPrefix(label, "kubernetes.io/hostname=") }
+	return &cluster.Node{Labels: slices.DeleteFunc(slices.Clone(member.Labels), isOwn), Taints: member.Taints}
 }
 
 // left returns the allocatable amounts of a node minus the requests of its DaemonSet pods, except those of one DaemonSet.
@@ -115,24 +133,6 @@ func (f *Fleet) Of(p *cluster.Pod) *Sizes {
 func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
 	tolerations, known := cluster.TolerationsOf(f.config.Tolerations, p.Tolerance)
 	return tolerations, !known && p.Tolerance != cluster.Unlisted // of unlisted ones none is known, so that the size is not larger than in the webhook
-}
-
-// CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests. now is false if it could only if the group
-// of the node was not at its maximum.
-func (f *Fleet) CanAdd(p *cluster.Pod, requests cluster.Resources) (now, ever bool) {
-	if f == nil {
-		return false, false
-	}
-	tolerations, anyTaint := f.tolerationsOf(p)
-	holds := func(size cluster.Resources) bool { return requests.CPU <= size.CPU && requests.Memory <= size.Memory }
-	for i := range f.added {
-		n := &f.added[i]
-		if (anyTaint || tolerations.Tolerate(n.Taints)) && holds(n.left) {
-			ever = true
-			now = now || !n.group.IsFull() && holds(n.left.Lowest(n.group.Room))
-		}
-	}
-	return now, ever
 }
 
 // fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.

@@ -122,11 +122,11 @@ func TestFleet_canAdd_nodesWithTheTaintsThatThePodTolerates(t *testing.T) {
 		"tolerates all taints":                   {cluster.Pod{Tolerance: cluster.AnyTaint}, amountsOf(31, 1), true},
 		"more CPU than any node that can be had": {cluster.Pod{Tolerance: cluster.AnyTaint}, amountsOf(32, 1), false},
 	} {
-		if got, _ := f.CanAdd(&c.pod, c.requests); got != c.want {
+		if got, _ := NewGrowth(f).CanAdd(&c.pod, c.requests); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
-	if now, ever := (*Fleet)(nil).CanAdd(&cluster.Pod{}, amountsOf(0, 0)); now || ever {
+	if now, ever := NewGrowth(nil).CanAdd(&cluster.Pod{}, amountsOf(0, 0)); now || ever {
 		t.Error("a node can be added although none is known")
 	}
 	if f.Of(&cluster.Pod{}) != nil || f.For(cluster.NodeSelector{}, nil, true) != nil || f.OnNode("n", cluster.Key{}) != nil {
@@ -156,10 +156,10 @@ func TestFleet_groupIsFull_nodeIsNotAddedAndSizesStay(t *testing.T) {
 			New:   []cluster.NewNode{{Size: amountsOf(16, 32), NodeGroup: c.group}, {Size: amountsOf(99, 99), Unsized: true}, {Size: amountsOf(99, 99), Taints: gpu}},
 		}
 		f := New(config)
-		if now, ever := f.CanAdd(&cluster.Pod{}, amountsOf(8, 16)); now != c.now || !ever {
+		if now, ever := NewGrowth(f).CanAdd(&cluster.Pod{}, amountsOf(8, 16)); now != c.now || !ever {
 			t.Errorf("%s: can be added now %t, ever %t", name, now, ever)
 		}
-		if now, ever := f.CanAdd(&cluster.Pod{}, amountsOf(17, 1)); now || ever {
+		if now, ever := NewGrowth(f).CanAdd(&cluster.Pod{}, amountsOf(17, 1)); now || ever {
 			t.Errorf("%s: a pod that is too large for the node", name)
 		}
 		want := []cluster.Resources{amountsOf(16, 32)}

@@ -96,20 +96,25 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 // schedulable is how long a new pod is expected to wait for its node.
 const schedulable = 2 * time.Minute
 
-// TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first, in the order of the scheduler.
+// TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first.
 func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
-	var waiting []*cluster.Pod
-	for _, p := range pods {
-		if p.Node == "" && p.Live() && !p.Placeholder && (p.Marks == nil || !p.Marks.Gated) && now.Sub(p.Created) < schedulable {
-			waiting = append(waiting, p)
-		}
-	}
-	slices.SortFunc(waiting, func(a, b *cluster.Pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), a.Key.Compare(b.Key))
-	})
-	for _, p := range waiting {
+	for _, p := range waiting(pods, now.Add(-schedulable)) {
 		r.Take(p, Counted(p))
 	}
+}
+
+// waiting returns the pods without a node that were created after a time, in the order of the scheduler.
+func waiting(pods []*cluster.Pod, after time.Time) []*cluster.Pod {
+	var out []*cluster.Pod
+	for _, p := range pods {
+		if p.Node == "" && p.Live() && !p.Placeholder && (p.Marks == nil || !p.Marks.Gated) && p.Created.After(after) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *cluster.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+	})
+	return out
 }
 
 // Usable returns the nodes that take new pods, and accept a pod by their labels and taints, by name.

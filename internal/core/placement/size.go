@@ -8,7 +8,9 @@ package placement
 
 import (
 	"slices"
+	"time"
 
+	"podfit.dev/podfit/internal/core/change"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/fleet"
@@ -17,18 +19,18 @@ import (
 // Sizes tell whether a pod would fit on an empty node.
 type Sizes struct {
 	Unknown     bool           // no node is known, so that all pods count as placeable
+	Growth      *fleet.Growth  // nodes that can be added
 	nodes       []cluster.Node // nodes that accept new pods
 	selectors   []cluster.NodeSelector
 	tolerations []cluster.Tolerations
 	largest     map[cluster.Reach][]cluster.Resources
 	byName      map[string]cluster.Resources
-	fleet       *fleet.Fleet // nil if nodes that can be added are not known
 }
 
-// SizesOf returns the sizes of nodes, and of those that a fleet can add. Pods refer to the lists of selectors and tolerations.
+// SizesOf returns the sizes of nodes, and of those that a fleet can add; nil if these are not known. Pods refer to the lists of selectors and tolerations.
 func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations []cluster.Tolerations, f *fleet.Fleet) *Sizes {
 	s := &Sizes{
-		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations, byName: make(map[string]cluster.Resources, len(nodes)), fleet: f,
+		Unknown: len(nodes) == 0, selectors: selectors, tolerations: tolerations, byName: make(map[string]cluster.Resources, len(nodes)), Growth: fleet.NewGrowth(f),
 	}
 	for _, n := range nodes {
 		if n.TakesPods() {
@@ -39,9 +41,27 @@ func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations
 	return s
 }
 
-// Fit reports whether a pod with the given requests fits on a node, or on one that can be added. A pod of a DaemonSet is replaced on its own node. For other
-// pods, node selector, required node affinity and tolerations count. If these are not known, only the own node does, and those that accept every pod.
+// Fit reports whether a pod with the given requests fits on a node, or on one that can be added beside those on which other pods rely.
 func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
+	if s.onNode(p, size) {
+		return true
+	}
+	now, _ := s.Growth.CanAdd(p, size)
+	return now
+}
+
+// MayFit is Fit, but a group of nodes that is at its maximum counts, too: its last node may be on its way.
+func (s *Sizes) MayFit(p *cluster.Pod, size cluster.Resources) bool {
+	if s.onNode(p, size) {
+		return true
+	}
+	_, ever := s.Growth.CanAdd(p, size)
+	return ever
+}
+
+// onNode reports whether a pod with the given requests fits on a node that exists. A pod of a DaemonSet is replaced on its own node. For other
+// pods, node selector, required node affinity and tolerations count. If these are not known, only the own node does, and those that accept every pod.
+func (s *Sizes) onNode(p *cluster.Pod, size cluster.Resources) bool {
 	fits := func(n cluster.Resources) bool { return size.CPU <= n.CPU && size.Memory <= n.Memory }
 	if s.Unknown {
 		return true
@@ -53,21 +73,24 @@ func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
 			return true
 		}
 	}
-	if own || slices.ContainsFunc(s.largestFor(p.Reach()), fits) {
-		return !own
-	}
-	added, _ := s.fleet.CanAdd(p, size)
-	return known && added
+	return !own && slices.ContainsFunc(s.largestFor(p.Reach()), fits)
 }
 
-// MayFit is Fit, but a group of nodes that is at its maximum counts, too: its last node may be on its way.
-func (s *Sizes) MayFit(p *cluster.Pod, size cluster.Resources) bool {
-	if s.Fit(p, size) {
-		return true
+// Take counts a node that must be added for a pod with the given requests, if it fits on none that exists. No other pod can rely on it.
+func (s *Sizes) Take(p *cluster.Pod, size cluster.Resources) {
+	if !s.onNode(p, size) {
+		s.Growth.Take(p, size)
 	}
-	_, known := s.Accepting(p.Reach())
-	_, ever := s.fleet.CanAdd(p, size)
-	return known && ever && p.Controller.Kind != "DaemonSet"
+}
+
+// addable is how long a new pod is expected to wait for a node that is added.
+const addable = 10 * time.Minute
+
+// TakeForNew counts the nodes that must be added for the new pods that have no node yet.
+func (s *Sizes) TakeForNew(now time.Time, pods []*cluster.Pod) {
+	for _, p := range waiting(pods, now.Add(-addable)) {
+		s.Take(p, change.Total(p, nil))
+	}
 }
 
 // Misfit returns why a pod with the given requests does not fit.
@@ -77,11 +100,10 @@ func (s *Sizes) Misfit(p *cluster.Pod, size cluster.Resources) decision.Reason {
 
 // AtMaximum says that no node can be added now for a pod with the given requests, "" if one can, or never can. It names no group of nodes: its owner may not know of them.
 func (s *Sizes) AtMaximum(p *cluster.Pod, size cluster.Resources) string {
-	now, ever := s.fleet.CanAdd(p, size)
-	if _, known := s.Accepting(p.Reach()); now || !ever || !known || p.Controller.Kind == "DaemonSet" {
+	if now, ever := s.Growth.CanAdd(p, size); now || !ever {
 		return ""
 	}
-	return "Groups of nodes could add one, but are at their maximum, or their autoscaler waits after a failure."
+	return "Groups of nodes could add one, but are at their maximum, other pods need what is left, or their autoscaler waits after a failure."
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in

@@ -77,6 +77,9 @@ func (t *decider) try(do decision.Act, against kind, because decision.ReasonCode
 	t.d.Reason.Fallback = because
 	t.d.Reason.Surge = do == decision.Surge
 	t.d.Fallback = do == decision.Resize && t.mayFallBack()
+	if do != decision.Resize || t.d.Fallback {
+		t.sizes.Take(t.d.Pod, change.Total(t.d.Pod, t.d.Replacement()))
+	}
 	t.quotas.Reserve(t.d.Decision, do)
 	t.pass.radius.Plan(t.d.Pod)
 	t.d.canary = t.canary.Choose(t.d.Decision)

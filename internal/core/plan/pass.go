@@ -57,6 +57,7 @@ func Begin(now time.Time, w World, b Budget) *Pass {
 		w.Ledger = ledger.New()
 	}
 	p := &Pass{pass: pass{now: now, w: w, b: b, quotas: &quota.Book{Limits: w.Limits, Ledger: w.Ledger}, sizes: placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet), scopes: map[*cluster.Autoscaler]*scope{}}}
+	p.sizes.TakeForNew(now, w.Pods)
 	p.occupancy = &occupancy.Book{
 		Now: now, MakeRoom: b.MakeRoom, SchedulerPreempts: w.SchedulerPreempts, DeferredFor: b.DeferredFor, Threshold: b.Threshold, InPlace: b.InPlace,
 		Limits: w.Limits, Nodes: w.Nodes, Pods: w.Pods, Sizes: p.sizes, Ledger: w.Ledger,

@@ -18,10 +18,11 @@ func (t *candidate) siblingOverQuota() (decision.Reason, bool) {
 	return t.siblings.Replacement(t.d.Pod, t.d.With)
 }
 
-// release returns what a decision had reserved of the quotas of its namespace, unless it may have been carried out.
+// release returns what a decision had reserved of the quotas of its namespace and of the nodes that can be added, unless it may have been carried out.
 func (s *pass) release(d *entry) {
 	if !d.unanswered {
 		s.quotas.Release(d.Pod)
+		s.sizes.Growth.Release(d.Pod)
 	}
 }
 

@@ -47,7 +47,7 @@ import (
 //	range NS pod|container [min RESOURCES] [max RESOURCES] [default RESOURCES]
 //	node NAME RESOURCES [cordoned] [label=KEY=VALUE]... [taint=KEY=VALUE]...   taints have the effect NoSchedule
 //	new-node RESOURCES [taint=KEY=VALUE]...   a node that can be added; taints have the effect NoSchedule
-//	groups full|free              whether these nodes cannot be added for now, because their groups are at their maximum
+//	groups N|free                 how many of these nodes can be added for each line new-node; free: it is not known
 //	daemon NAME RESOURCES         a DaemonSet with pods on all nodes without taints
 //	pdb NS/NAME HEALTHY DESIRED [always] [outdated] [app=NAME]   a PodDisruptionBudget for the pods of a workload, by default NAME
 //	budget OPTION...              skip-in-place in-place per-vpa boost any-size fit-nodes min-replicas=N tolerance=F rescue=off|evict|delete make-room=VALUE
@@ -132,8 +132,9 @@ func (s *script) command(f []string, out *strings.Builder) error {
 		},
 		"api": s.setResponses,
 		"groups": func(f []string) error {
+			more, err := strconv.Atoi(f[0])
 			for i := range s.newNodes {
-				s.newNodes[i].Counted = f[0] == "full"
+				s.newNodes[i].NodeGroup = cluster.NodeGroup{Name: fmt.Sprint("group-", i), Counted: err == nil, More: more}
 			}
 			return nil
 		},
