@@ -5,6 +5,7 @@ package projection
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,16 +47,19 @@ func FuzzScalePoints_anyAnnotation_acceptedOnesCanBeWritten(f *testing.F) {
 
 // The sizes of nodes that can be added are never negative, whatever NodePools and node groups contain.
 func FuzzNewNodes_anyObject_sizesAreValid(f *testing.F) {
-	f.Add([]byte(`{"items":[{"spec":{"limits":{"cpu":"100","memory":"1Gi"},"template":{"spec":{"requirements":[{"key":"karpenter.k8s.aws/instance-memory","operator":"Lt","values":["4096"]}],"taints":[{"key":"a","effect":"NoSchedule"}]}}}}]}`), "3", "4", "16Gi", "a=b:NoSchedule, c:NoExecute,:,")
-	f.Add([]byte(`{"items":[null,{"spec":{"limits":{"cpu":"1E99"}}},7]}`), "9999999999999999999", "-1", "1E99", "=:")
-	f.Fuzz(func(t *testing.T, list []byte, most, cpu, memory, taints string) {
+	f.Add([]byte(`{"items":[{"spec":{"limits":{"cpu":"100","memory":"1Gi"},"template":{"spec":{"requirements":[{"key":"karpenter.k8s.aws/instance-memory","operator":"Lt","values":["4096"]}],"taints":[{"key":"a","effect":"NoSchedule"}]}}}}]}`), "3", "4", "16Gi", "a=b:NoSchedule, c:NoExecute,:,", "a=b,c")
+	f.Add([]byte(`{"items":[null,{"spec":{"limits":{"cpu":"1E99"}}},7]}`), "9999999999999999999", "-1", "1E99", "=:", "=,==,\x00")
+	f.Fuzz(func(t *testing.T, list []byte, most, cpu, memory, taints, labels string) {
 		nodes, err := NodePools(list)
 		if err != nil && len(nodes) != 0 {
 			t.Errorf("nodes %+v and error %v", nodes, err)
 		}
-		m := machineDeployment{Metadata: metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: most, groupCPU: cpu, groupMemory: memory, groupTaints: taints}}}
+		m := machineDeployment{Metadata: metav1.ObjectMeta{Annotations: map[string]string{groupMaxSize: most, groupCPU: cpu, groupMemory: memory, groupTaints: taints, groupLabels: labels}}}
 		group, ok := m.node()
 		if ok {
+			if !slices.IsSorted(group.Labels) || len(group.Labels) == 0 {
+				t.Errorf("labels %q", group.Labels)
+			}
 			nodes = append(nodes, group)
 		}
 		for _, n := range nodes {

@@ -63,6 +63,33 @@ func TestNodePools_requirementsAndLimits_boundTheSize(t *testing.T) {
 	}
 }
 
+// A static pool has a fixed number of nodes.
+func TestNodePools_static_addsNoNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec   string
+		static bool
+	}{
+		"static":           {`"replicas":3,"limits":{"nodes":"10"}`, true},
+		"without nodes":    {`"replicas":0`, true},
+		"of negative size": {`"replicas":-1`, true},
+		"not static":       {`"replicas":null,"limits":{"nodes":"10"}`, false},
+	} {
+		got, err := NodePools([]byte(`{"items":[{"metadata":{"name":"fixed"},"spec":{` + c.spec + `},"status":{"resources":{"nodes":"3"}}}]}`))
+		want := cluster.NewNode{Unsized: c.static, NodeGroup: cluster.NodeGroup{Name: "NodePool/fixed", Counted: true}}
+		if !c.static {
+			want.More = 7
+		}
+		if err != nil || !reflect.DeepEqual(got, []cluster.NewNode{want}) {
+			t.Errorf("%s: %+v (%v), want %+v", name, got, err, want)
+		}
+	}
+	for _, replicas := range []string{`"many"`, "1e30", "{}"} {
+		if got, err := NodePools([]byte(`{"items":[{"spec":{"replicas":` + replicas + `}},{"spec":{}}]}`)); err != nil || len(got) != 1 {
+			t.Errorf("%s replicas: %+v (%v), want the other pool", replicas, got, err)
+		}
+	}
+}
+
 // A pool whose status lacks the amount of a limit, or with a limit on another resource, grows by an unknown amount.
 func TestNodePools_limitsAndStatus_boundTheGrowth(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -130,6 +157,29 @@ func TestMachineDeployments_annotations_describeTheNode(t *testing.T) {
 	}
 	if got, err := MachineDeployments([]byte(`{"items":3}`)); err == nil {
 		t.Errorf("got %+v of an invalid list, want an error", got)
+	}
+}
+
+// The autoscaler reads the annotation in the same way.
+func TestMachineDeployments_labels_areThoseOfTheFirstNode(t *testing.T) {
+	const linux = "kubernetes.io/os=linux"
+	for annotation, want := range map[string][]string{
+		"":                      {linux},
+		"pool=blue,disk=ssd":    {"disk=ssd", linux, "pool=blue"},
+		"kubernetes.io/os=none": {"kubernetes.io/os=none"},
+		"pool=blue,pool=red":    {linux, "pool=red"},
+		",,=,pool,":             {"=", linux},
+		"a=b=c":                 {"a=b=c", linux},
+		"pool=":                 {linux, "pool="},
+	} {
+		text, err := json.Marshal(map[string]string{groupMaxSize: "3", groupLabels: annotation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := MachineDeployments([]byte(`{"items":[{"metadata":{"name":"md-0","annotations":` + string(text) + `}}]}`))
+		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0].Labels, want) {
+			t.Errorf("%q: %+v (%v), want %q", annotation, got, err, want)
+		}
 	}
 }
 

@@ -140,6 +140,7 @@ func items[T any](list []byte) ([]T, error) {
 type nodePool struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
+		Replicas *int64                                    `json:"replicas"` // of a static pool
 		Limits   map[corev1.ResourceName]resource.Quantity `json:"limits"`
 		Template struct {
 			Spec struct {
@@ -177,9 +178,14 @@ func NodePools(list []byte) (out []cluster.NewNode, err error) {
 
 // node returns the largest node that the pool can add: it is not larger than the limits of the pool and its requirements on the size of instances.
 // A pool without both can add nodes of any size. The pool can grow by its limits minus what exists. That is not known if the status lacks the
-// amount of a limit, or the limit is one of another resource.
+// amount of a limit, or the limit is one of another resource. A static pool adds no nodes for pods.
 func (p *nodePool) node() cluster.NewNode {
 	n := cluster.NewNode{Taints: reserving(p.Spec.Template.Spec.Taints, nil), NodeGroup: cluster.NodeGroup{Name: nodePoolKind + p.Metadata.Name}}
+	if p.Spec.Replicas != nil {
+		n.Unsized = true
+		n.Counted = true
+		return n
+	}
 	grown := n.NodeGroup
 	known := true
 	for name, limit := range p.Spec.Limits {
@@ -235,6 +241,7 @@ const (
 	groupCPU     = "capacity.cluster-autoscaler.kubernetes.io/cpu"
 	groupMemory  = "capacity.cluster-autoscaler.kubernetes.io/memory"
 	groupTaints  = "capacity.cluster-autoscaler.kubernetes.io/taints"
+	groupLabels  = "capacity.cluster-autoscaler.kubernetes.io/labels"
 )
 
 // A machineDeployment is the part of a MachineDeployment of the Cluster API that podfit reads.
@@ -277,6 +284,13 @@ func (m *machineDeployment) node() (n cluster.NewNode, managed bool) {
 			n.Taints = append(n.Taints, reserving([]corev1.Taint{{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}}, nil)...)
 		}
 	}
+	labels := map[string]string{corev1.LabelOSStable: "linux"} // which the autoscaler expects, too
+	for text := range strings.SplitSeq(a[groupLabels], ",") {
+		if key, value, ok := strings.Cut(text, "="); ok {
+			labels[key] = value
+		}
+	}
+	n.Labels = Pairs(labels, nil)
 	return n, true
 }
 
