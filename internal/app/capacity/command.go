@@ -115,7 +115,8 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: append(missing, s.missing...), Notes: notes, For: c.size}
+	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: append(missing, s.missing...), Notes: append(notes, s.notes...), For: c.size}
+	r.BackedOff = cluster.Each(cluster.Where(s.world.Groups, func(g *cluster.NewNode) bool { return g.BackedOff }), func(g **cluster.NewNode) string { return (*g).Name })
 	s.world.Rules = settings.Rules
 	s.world.Allocatable = allocatable
 	histories := capacityplan.Histories(&stored.Status)

@@ -303,7 +303,7 @@ func TestCapacity_groupsOfNodes_poolsCanGrow(t *testing.T) {
 	f.Apply(nodesPath, `{"metadata":{"name":"m0","labels":{"karpenter.sh/nodepool":"blue"}},"status":{"capacity":{"cpu":"8","memory":"32Gi"},"allocatable":{"cpu":"8","memory":"32Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
 	f.Apply(nodesPath, `{"metadata":{"name":"aks-web-1-vmss000000","labels":{"agentpool":"web"}},"status":{"capacity":{"cpu":"4","memory":"16Gi"},"allocatable":{"cpu":"4","memory":"16Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`)
 	f.Reply("GET /apis/karpenter.sh/v1/nodepools", 200, `{"kind":"NodePoolList","items":[{"metadata":{"name":"blue"},"spec":{"limits":{"cpu":"30"}},"status":{"resources":{"cpu":"8"}}}]}`)
-	status := fmt.Sprintf("time: %q\nnodeGroups:\n- name: aks-web-1-vmss\n  health:\n    cloudProviderTarget: 1\n    maxSize: 1\n", time.Now().UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST"))
+	status := fmt.Sprintf("time: %q\nnodeGroups:\n- name: aks-web-1-vmss\n  health:\n    cloudProviderTarget: 1\n    maxSize: 1\n- name: asg\n  health:\n    cloudProviderTarget: 1\n    maxSize: 9\n  scaleUp:\n    status: Backoff\n", time.Now().UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST"))
 	object, err := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"status": status}})
 	if err != nil {
 		t.Fatal(err)
@@ -318,6 +318,44 @@ func TestCapacity_groupsOfNodes_poolsCanGrow(t *testing.T) {
 		says := strings.Contains(r.out, "can grow by") || strings.Contains(r.out, "can be added")
 		if r.code != 0 || says != (want != "") || !strings.Contains(r.out, want) {
 			t.Errorf("%s: exit code %d\n%s", pool, r.code, r.out)
+		}
+		if !strings.Contains(r.out, "The cluster autoscaler adds no nodes for now to asg, because a scale-up failed.") {
+			t.Errorf("%s: the back-off is missing in\n%s", pool, r.out)
+		}
+	}
+	if r := run(t, "--kubeconfig", config, "-o", "json"); r.code != 0 || !strings.Contains(strings.Join(strings.Fields(r.out), ""), `"nodeGroupsInBackOff":["asg"]`) {
+		t.Errorf("exit code %d\n%s", r.code, r.out)
+	}
+}
+
+// Without the right to read groups of nodes, or with a status that is too old, the report is complete and says what is not known.
+func TestCapacity_groupsOfNodesCannotBeUsed_isANote(t *testing.T) {
+	const (
+		forbidden  = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"nodepools.karpenter.sh is forbidden: User \"jo\" cannot list it"}`
+		statusPath = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+		note       = "How many nodes can be added may not be known, because "
+	)
+	for path, c := range map[string]struct {
+		code  int
+		reply string
+		want  string
+	}{
+		"/apis/karpenter.sh/v1/nodepools":                   {http.StatusForbidden, forbidden, `cannot be used: nodepools.karpenter.sh is forbidden: User "jo" cannot list it.`},
+		"/apis/cluster.x-k8s.io/v1beta1/machinedeployments": {http.StatusForbidden, forbidden, "cannot be used: "},
+		statusPath:       {http.StatusForbidden, forbidden, "cannot be used: "},
+		statusPath + "?": {http.StatusOK, `{"data":{"status":"time: 2020-01-01 00:00:00 +0000 UTC"}}`, "the status must be newer than 15m0s"},
+		"/no/group":      {http.StatusForbidden, forbidden, ""},
+	} {
+		f := threeNodes(t)
+		applyPlan(t, f, 60, 400, time.Now())
+		f.Reply("GET "+strings.TrimSuffix(path, "?"), c.code, c.reply)
+		config := kubeconfig(t, f.URL())
+		for _, format := range []string{"table", "json"} {
+			r := run(t, "--kubeconfig", config, "-o", format)
+			text := strings.ReplaceAll(strings.Join(strings.Fields(r.out), " "), `\"`, `"`)
+			if says := strings.Contains(text, note+strings.TrimSuffix(path, "?")+" "); r.code != 0 || says != (c.want != "") || !strings.Contains(text, c.want) {
+				t.Errorf("%s as %s: exit code %d %s\n%s", path, format, r.code, r.errs, text)
+			}
 		}
 	}
 }

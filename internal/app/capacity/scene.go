@@ -34,6 +34,7 @@ type scene struct {
 	world   capacity.World
 	avoided map[string][]cluster.Selector
 	missing []string // what could not be read
+	notes   []string
 	read    *watcher.World
 }
 
@@ -65,6 +66,9 @@ func (c *Config) readScene(ctx context.Context, clients *kube.Clients) (*scene, 
 	}
 	s.now = time.Now()
 	groups, _ := s.read.NewNodes()
+	for _, u := range s.read.UnusedGroups() {
+		s.notes = append(s.notes, fmt.Sprintf("How many nodes can be added may not be known, because %s cannot be used: %v.", u.Resource, u.Err))
+	}
 	s.world = capacity.World{
 		Nodes: s.read.Nodes(), Groups: groups, Snapshot: s.read.Snapshot(), Selectors: s.read.Selectors(), Tolerations: s.read.Tolerations(), Used: readUsage(ctx, clients),
 	}

@@ -315,7 +315,7 @@ func (m *measurer) extend() {
 		pool := m.pools[m.names[i]]
 		other := cmp.Or(pools[at], pool)
 		size := Of(n, m.Allocatable)
-		if at < 0 || !m.Groups[at].IsBounded() || other != pool || size.HasNone() {
+		if at < 0 || m.Groups[at].Addable(size) == math.MaxInt || other != pool || size.HasNone() {
 			unclear[pool] = true
 			unclear[other] = true
 		}

@@ -15,13 +15,13 @@ func TestNodeGroup_growth_isBoundedByCountsAndRoom(t *testing.T) {
 	cpu := func(v int64) Resources { return Resources{}.Set(CPU, v) }
 	for name, c := range map[string]struct {
 		group NodeGroup
-		nodes int // -1: it is not known
+		nodes int
 	}{
-		"not known":              {NodeGroup{}, -1},
+		"not known":              {NodeGroup{}, math.MaxInt},
 		"three more":             {NodeGroup{Counted: true, More: 3}, 3},
 		"none more":              {NodeGroup{Counted: true}, 0},
 		"backs off":              {NodeGroup{Counted: true, More: 3, BackedOff: true}, 3},
-		"backs off, not counted": {NodeGroup{BackedOff: true}, -1},
+		"backs off, not counted": {NodeGroup{BackedOff: true}, math.MaxInt},
 		"room for two":           {NodeGroup{Room: cpu(11_000)}, 2},
 		"room for none":          {NodeGroup{Room: cpu(0)}, 0},
 		"more exists than may":   {NodeGroup{Room: cpu(-5000)}, 0},
@@ -32,11 +32,7 @@ func TestNodeGroup_growth_isBoundedByCountsAndRoom(t *testing.T) {
 		"count and largest room": {NodeGroup{Counted: true, More: 7, Room: Amounts(math.MaxInt64, math.MaxInt64)}, 7},
 		"the most negative room": {NodeGroup{Room: cpu(math.MinInt64)}, 0},
 	} {
-		nodes := -1
-		if c.group.IsBounded() {
-			nodes = c.group.Addable(size)
-		}
-		if nodes != c.nodes {
+		if nodes := c.group.Addable(size); nodes != c.nodes {
 			t.Errorf("%s: %d nodes", name, nodes)
 		}
 	}

@@ -174,10 +174,7 @@ type NodeGroup struct {
 	BackedOff bool      // the autoscaler adds no nodes for some time, because it could not add the last ones
 }
 
-// IsBounded reports whether it is known by how much the group can grow.
-func (g *NodeGroup) IsBounded() bool { return g.Counted || !g.Room.Has.Empty() }
-
-// Addable returns how many nodes of a size can be added until a bounded group is at its maximum.
+// Addable returns how many nodes of a size can be added until the group is at its maximum, math.MaxInt if it is not known.
 func (g *NodeGroup) Addable(size Resources) int {
 	nodes := math.MaxInt
 	if g.Counted {

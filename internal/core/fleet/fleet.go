@@ -125,14 +125,10 @@ func (f *Fleet) Of(p *cluster.Pod) *Sizes {
 	}
 	return cluster.Memo(&f.sizes, p.Reach(), func() *Sizes {
 		selector, _ := cluster.SelectorOf(f.config.Selectors, p.Place) // nothing is required by one that is not known
-		tolerations, anyTaint := f.tolerationsOf(p)
+		tolerations, known := cluster.TolerationsOf(f.config.Tolerations, p.Tolerance)
+		anyTaint := !known && p.Tolerance != cluster.Unlisted // of unlisted ones none is known, so that the size is not larger than in the webhook
 		return f.For(selector, tolerations, anyTaint)
 	})
-}
-
-func (f *Fleet) tolerationsOf(p *cluster.Pod) (tolerations cluster.Tolerations, anyTaint bool) {
-	tolerations, known := cluster.TolerationsOf(f.config.Tolerations, p.Tolerance)
-	return tolerations, !known && p.Tolerance != cluster.Unlisted // of unlisted ones none is known, so that the size is not larger than in the webhook
 }
 
 // fullNode is the share of its node from which a pod counts as scaled down to it. The DaemonSets of the node may have changed since.

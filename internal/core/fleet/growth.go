@@ -3,18 +3,13 @@
 
 package fleet
 
-import (
-	"math"
-
-	"podfit.dev/podfit/internal/core/cluster"
-)
+import "podfit.dev/podfit/internal/core/cluster"
 
 // A Growth counts the nodes that must be added for the pods of one pass, which share what groups of nodes can add. It is not safe for concurrent use.
 type Growth struct {
-	fleet *Fleet
-	used  []float64           // of each of Fleet.added: the part of what its group can add on which pods rely
-	parts map[string]addition // by UID of the pod
-
+	fleet     *Fleet
+	used      []float64               // of each of Fleet.added: the part of what its group can add on which pods rely
+	parts     map[string]addition     // by UID of the pod
 	accepting map[cluster.Reach][]int // cache of acceptingFor
 }
 
@@ -32,8 +27,8 @@ func NewGrowth(f *Fleet) *Growth {
 	return &Growth{fleet: f, used: make([]float64, len(f.added)), parts: map[string]addition{}}
 }
 
-// CanAdd reports whether an autoscaler of the cluster can add a node for a pod with the given requests, beside those on which other pods rely. now is
-// false if it could only if the group of the node was not at its maximum.
+// CanAdd reports whether a node can be added for a pod with the given requests, beside those on which other pods rely. now is false if it could only if
+// its group was not at its maximum.
 func (g *Growth) CanAdd(p *cluster.Pod, requests cluster.Resources) (now, ever bool) {
 	at, ever := g.find(p, requests)
 	return at.group >= 0, ever
@@ -57,11 +52,10 @@ func (g *Growth) Release(p *cluster.Pod) {
 	}
 }
 
-// find returns the addition for a pod to the group of which it needs the smallest part, whatever the order of the groups. The group is -1 if no
-// node can be added now.
+// find returns the smallest addition for a pod, whatever the order of the groups. Its group is -1 if no node can be added now.
 func (g *Growth) find(p *cluster.Pod, requests cluster.Resources) (at addition, ever bool) {
-	const rounding = 1e-9 // of sums of parts
-	at = addition{-1, math.Inf(1)}
+	const whole = 1 + 1e-9 // sums of parts are rounded
+	at = addition{-1, whole}
 	own := g.parts[p.UID]
 	for _, i := range g.acceptingFor(p) {
 		n := &g.fleet.added[i]
@@ -74,7 +68,7 @@ func (g *Growth) find(p *cluster.Pod, requests cluster.Resources) (at addition, 
 			used -= own.part
 		}
 		part := n.part(requests)
-		if n.group.BackedOff || used+part > 1+rounding {
+		if n.group.BackedOff || used+part > whole {
 			continue
 		}
 		if part < at.part || part == at.part && n.group.Name < g.fleet.added[at.group].group.Name {

@@ -53,11 +53,12 @@ func TestSizes_fit_onNodesThatAcceptThePod(t *testing.T) {
 		"its own node is known to take it":      {elsewhere, 1000, gib, true},
 		"the node is gone, so nothing is known": {podOn("gone", 100, gib), 100, gib, true},
 	} {
-		if got := s.Fit(c.pod, cluster.Amounts(c.cpu, c.memory)); got != c.want {
+		if got, _ := s.Fit(c.pod, cluster.Amounts(c.cpu, c.memory)); got != c.want {
 			t.Errorf("%s: fits %v, want %v", name, got, c.want)
 		}
 	}
-	if unknown := SizesOf(nil, nil, nil, nil); !unknown.Unknown || !unknown.Fit(podOn("a", 1, 1), cluster.Amounts(1e9, 1e15)) {
+	unknown := SizesOf(nil, nil, nil, nil)
+	if fits, _ := unknown.Fit(podOn("a", 1, 1), cluster.Amounts(1e9, 1e15)); !unknown.Unknown || !fits {
 		t.Error("without nodes, a pod does not count as placeable")
 	}
 }

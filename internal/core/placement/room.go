@@ -93,8 +93,11 @@ func (r *Rooms) Take(p *cluster.Pod, size room.Amount) bool {
 	return false
 }
 
-// schedulable is how long a new pod is expected to wait for its node.
-const schedulable = 2 * time.Minute
+// How long a new pod is expected to wait for its node.
+const (
+	schedulable = 2 * time.Minute  // if it exists
+	addable     = 10 * time.Minute // if it is added
+)
 
 // TakeForNew reserves room for the new pods that have no node yet, to which the scheduler gives it first.
 func (r *Rooms) TakeForNew(now time.Time, pods []*cluster.Pod) {
@@ -147,7 +150,7 @@ type Spots struct {
 
 // Beside returns the spots for the pods of a node. It has none before For.
 func (r *Rooms) Beside(from *Room) *Spots {
-	return &Spots{rooms: r, from: from, byKey: map[cluster.Reach][]int{}}
+	return &Spots{rooms: r, from: from}
 }
 
 // Visits returns how many nodes were looked at.
@@ -156,26 +159,24 @@ func (s *Spots) Visits() int { return len(s.byKey) * len(s.rooms.Nodes) }
 // For returns the indices of the nodes that accept a pod by their labels and taints.
 func (s *Spots) For(p *cluster.Pod) []int {
 	key := p.Reach()
-	if known, ok := s.byKey[key]; ok {
-		return known
-	}
-	usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown || r.Slots <= 0 })
-	byName := func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
-	slices.SortFunc(usable, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
-	most := slices.Clone(usable[:min(len(usable), maxSpots/2)])
-	rest := usable[len(most):]
-	slices.SortFunc(rest, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.CPU, a.Open.CPU), byName(a, b)) })
-	most = append(most, rest[:min(len(rest), maxSpots/2)]...)
-	slices.SortFunc(most, byName)
-	out := make([]int, 0, len(most))
-	for _, r := range most {
-		out = append(out, cluster.Memo(&s.index, r.Node.Name, func() int {
-			s.All = append(s.All, room.Spot{Node: r.Node.Name, Free: r.Open})
-			return len(s.All) - 1
-		}))
-	}
-	s.byKey[key] = out
-	return out
+	return cluster.Memo(&s.byKey, key, func() []int {
+		usable := slices.DeleteFunc(slices.Clone(s.rooms.Usable(key)), func(r *Room) bool { return r == s.from || r.Unknown || r.Slots <= 0 })
+		byName := func(a, b *Room) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
+		slices.SortFunc(usable, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.Memory, a.Open.Memory), byName(a, b)) })
+		most := slices.Clone(usable[:min(len(usable), maxSpots/2)])
+		rest := usable[len(most):]
+		slices.SortFunc(rest, func(a, b *Room) int { return cmp.Or(cmp.Compare(b.Open.CPU, a.Open.CPU), byName(a, b)) })
+		most = append(most, rest[:min(len(rest), maxSpots/2)]...)
+		slices.SortFunc(most, byName)
+		out := make([]int, 0, len(most))
+		for _, r := range most {
+			out = append(out, cluster.Memo(&s.index, r.Node.Name, func() int {
+				s.All = append(s.All, room.Spot{Node: r.Node.Name, Free: r.Open})
+				return len(s.All) - 1
+			}))
+		}
+		return out
+	})
 }
 
 // Held returns what a pod takes of its node for the kubelet, which has allocated the present requests to a pod whose resize waits.

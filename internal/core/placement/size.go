@@ -41,22 +41,13 @@ func SizesOf(nodes []cluster.Node, selectors []cluster.NodeSelector, tolerations
 	return s
 }
 
-// Fit reports whether a pod with the given requests fits on a node, or on one that can be added beside those on which other pods rely.
-func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) bool {
+// Fit reports whether a pod with the given requests fits on a node, or on one that can be added beside those on which other pods rely. With ever, groups
+// of nodes at their maximum count, too: the last node of one may be on its way.
+func (s *Sizes) Fit(p *cluster.Pod, size cluster.Resources) (now, ever bool) {
 	if s.onNode(p, size) {
-		return true
+		return true, true
 	}
-	now, _ := s.Growth.CanAdd(p, size)
-	return now
-}
-
-// MayFit is Fit, but a group of nodes that is at its maximum counts, too: its last node may be on its way.
-func (s *Sizes) MayFit(p *cluster.Pod, size cluster.Resources) bool {
-	if s.onNode(p, size) {
-		return true
-	}
-	_, ever := s.Growth.CanAdd(p, size)
-	return ever
+	return s.Growth.CanAdd(p, size)
 }
 
 // onNode reports whether a pod with the given requests fits on a node that exists. A pod of a DaemonSet is replaced on its own node. For other
@@ -82,9 +73,6 @@ func (s *Sizes) Take(p *cluster.Pod, size cluster.Resources) {
 		s.Growth.Take(p, size)
 	}
 }
-
-// addable is how long a new pod is expected to wait for a node that is added.
-const addable = 10 * time.Minute
 
 // TakeForNew counts the nodes that must be added for the new pods that have no node yet.
 func (s *Sizes) TakeForNew(now time.Time, pods []*cluster.Pod) {

@@ -305,7 +305,7 @@ func (t *candidate) unplaceable(with []policy.Fitted) (decision.Reason, bool) {
 		return decision.Reason{}, false
 	}
 	size := change.Total(t.d.Pod, with)
-	if t.sizes.Fit(t.d.Pod, size) {
+	if fits, _ := t.sizes.Fit(t.d.Pod, size); fits {
 		return decision.Reason{}, false
 	}
 	return t.sizes.Misfit(t.d.Pod, size), true

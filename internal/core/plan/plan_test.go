@@ -233,6 +233,7 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 			if d.Do != decision.Evict && !d.Fallback {
 				continue
 			}
+			fits, _ := placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet).Fit(d.Pod, change.Total(d.Pod, d.With))
 			switch {
 			case change.SameSize(d.Pod, d.With) && d.Reason.Code != decision.MovesForRoom:
 				t.Fatalf("the replacement of %s would get the same requests", d.Pod.Key)
@@ -240,7 +241,7 @@ func TestPlan_anyWorld_evictionsChangeRequests(t *testing.T) {
 				t.Fatalf("%s would not be replaced", d.Pod.Key)
 			case !(&need.Rules{}).RequirementsMet(d.Autoscaler, d.Pod, d.With):
 				t.Fatalf("%s: the eviction requirements do not hold", d.Pod.Key)
-			case change.Grows(d.Pod, d.With) && !placement.SizesOf(w.Nodes, w.Selectors, w.Tolerations, w.Fleet).Fit(d.Pod, change.Total(d.Pod, d.With)):
+			case change.Grows(d.Pod, d.With) && !fits:
 				t.Fatalf("%s: the replacement fits no node", d.Pod.Key)
 			}
 		}

@@ -113,14 +113,15 @@ func (s *Selector) judgeUnscheduled(d *decision.Decision) {
 	p := d.Pod
 	t := need.Compare(p, d.With)
 	d.Priority = t.Priority()
-	placeable := s.Sizes.MayFit(p, change.Total(p, nil))
+	_, placeable := s.Sizes.Fit(p, change.Total(p, nil))
+	fits, _ := s.Sizes.Fit(p, change.Total(p, d.With))
 	smaller := change.Shrinks(p, d.With)
 	switch {
 	case s.Need.UpstreamRules:
 		d.Reason = decision.Reason{Code: decision.Unscheduled}
 	case s.Now.Before(p.Created.Add(pendingFor)):
 		d.Reason = decision.Reason{Code: decision.Unscheduled, Until: p.Created.Add(pendingFor)}
-	case smaller && s.Sizes.Fit(p, change.Total(p, d.With)) && (!placeable || d.Priority.Diff >= d.Autoscaler.Rules.MinChange.Or(s.Need.Threshold)):
+	case smaller && fits && (!placeable || d.Priority.Diff >= d.Autoscaler.Rules.MinChange.Or(s.Need.Threshold)):
 		d.Wanted = t.Largest
 		d.Wanted.Code, d.Wanted.Container = decision.TooBigToPlace, need.NameUnlessSole(p)(t.Largest.Container)
 	case !placeable:

@@ -182,9 +182,7 @@ func NodePools(list []byte) (out []cluster.NewNode, err error) {
 func (p *nodePool) node() cluster.NewNode {
 	n := cluster.NewNode{Taints: reserving(p.Spec.Template.Spec.Taints, nil), NodeGroup: cluster.NodeGroup{Name: nodePoolKind + p.Metadata.Name}}
 	if p.Spec.Replicas != nil {
-		n.Unsized = true
-		n.Counted = true
-		return n
+		return cluster.NewNode{Unsized: true, NodeGroup: cluster.NodeGroup{Name: n.Name, Counted: true}}
 	}
 	grown := n.NodeGroup
 	known := true

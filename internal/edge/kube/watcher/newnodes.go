@@ -36,8 +36,8 @@ type nodeSet struct {
 	nodes         store[cluster.Node]
 	sizes         map[string]string // the size class of each node; nil if it has to be built again
 	newNodes      []cluster.NewNode
-	newNodesKnown bool            // they were read once
-	denied        map[string]bool // what is not used, by path; logged once
+	newNodesKnown bool     // they were read once
+	unused        []Unread // what cannot be used of the objects that describe them; logged once
 }
 
 // nodeChanged signals if a node can take pods now that it could not take before. The mutex is held.
@@ -84,6 +84,13 @@ func (s *nodeSet) NewNodes() (all []cluster.NewNode, known bool) {
 	return s.newNodes, s.newNodesKnown
 }
 
+// UnusedGroups returns the objects that describe groups of nodes and cannot be used, by their path.
+func (s *nodeSet) UnusedGroups() []Unread {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.unused)
+}
+
 // readNewNodes reads the nodes that can be added again and again until ctx ends.
 func (s *nodeSet) readNewNodes(ctx context.Context) {
 	for {
@@ -104,8 +111,10 @@ func (s *nodeSet) readNewNodes(ctx context.Context) {
 func (s *nodeSet) read(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
 	defer cancel()
-	raw, err := s.clients.Core.CoreV1().RESTClient().Get().AbsPath(path).
-		Param("limit", strconv.Itoa(maxNewNodes)).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	result := s.clients.Core.CoreV1().RESTClient().Get().AbsPath(path).
+		Param("limit", strconv.Itoa(maxNewNodes)).SetHeader("Accept", "application/json").Do(ctx)
+	raw, _ := result.Raw() // its error lacks the message of the API server
+	err := result.Error()
 	switch {
 	case apierrors.IsNotFound(err):
 		return []byte("{}"), nil
@@ -134,10 +143,10 @@ func (s *nodeSet) readAutoscalerStatus(ctx context.Context) ([]byte, error) {
 func (s *nodeSet) doWithout(path string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.denied[path] {
+	if slices.ContainsFunc(s.unused, func(u Unread) bool { return u.Resource == path }) {
 		return
 	}
-	cluster.Put(&s.denied, path, true)
+	s.unused = append(s.unused, Unread{Resource: path, Err: err})
 	s.log.Info("Cannot read an optional resource; podfit runs without it", slog.String("resource", path),
 		slog.String("impact", "podfit does not know which nodes can be added, or how many"), slog.String("remedy",
 			"if a right is missing: grant it, as deploy/10-rbac.yaml and deploy/rights/node-groups do, or set --max-node-cpu and --max-node-memory"), slog.Any("error", err))

@@ -27,6 +27,7 @@ type document struct {
 	Complete   bool             `json:"complete"`
 	Missing    []string         `json:"missing"`
 	Notes      []string         `json:"notes,omitempty"`
+	BackedOff  []string         `json:"nodeGroupsInBackOff,omitempty"`
 	Pools      []documentPool   `json:"pools"`
 	Unplaced   *unplaced        `json:"unplacedPods,omitempty"`
 	Fragments  []fragments.Pool `json:"fragments,omitempty"`
@@ -118,7 +119,7 @@ type documentChange struct {
 func writeJSON(w io.Writer, r *Report) error {
 	d := document{
 		APIVersion: Version, Kind: "CapacityReport", At: r.Now.UTC().Format(time.RFC3339), Cluster: r.Cluster, Source: r.Source,
-		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, Pools: cluster.Each(r.Pools, poolOf),
+		Complete: len(r.Missing) == 0, Missing: append([]string{}, r.Missing...), Notes: r.Notes, BackedOff: r.BackedOff, Pools: cluster.Each(r.Pools, poolOf),
 		Fragments: r.Fragments,
 	}
 	if u := &r.Unplaced; u.Pods > 0 {

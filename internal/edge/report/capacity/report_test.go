@@ -92,6 +92,19 @@ func TestTable_example_containsTheFacts(t *testing.T) {
 	}
 }
 
+// A group of nodes can have any name, and there can be any number of them.
+func TestTable_groupsBackOff_areNamed(t *testing.T) {
+	r := example()
+	if out := written(t, "table", r, terminal.Printer{}) + written(t, "json", r, terminal.Printer{}); strings.Contains(out, "scale-up failed") || strings.Contains(out, "InBackOff") {
+		t.Errorf("no group backs off:\n%s", out)
+	}
+	r.BackedOff = []string{"asg\x1b[31m", "b", "c", "d", "e", "f", "g"}
+	out := strings.Join(strings.Fields(written(t, "table", r, terminal.Printer{})), " ")
+	if want := "b, c, d, e and 2 more, because a scale-up failed."; !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
+		t.Errorf("%q is missing in\n%s", want, out)
+	}
+}
+
 // A pool of which it is not known by how much it can grow has no sentence and no field about that.
 func TestWrite_poolCanGrow_saysByHowManyNodesAndUntilWhen(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -218,6 +218,9 @@ func notes(r *Report) []string {
 	if u := &r.Unplaced; u.Pods > 0 {
 		out = append(out, fmt.Sprintf("%s pending that no node accepts or can hold, such as %s; they count in no pool.", wording.Count(u.Pods, "pod")+wording.Form(u.Pods, " is", " are"), terminal.Plain(u.Example.String())))
 	}
+	if len(r.BackedOff) > 0 {
+		out = append(out, fmt.Sprintf("The cluster autoscaler adds no nodes for now to %s, because a scale-up failed.", terminal.Plain(wording.List(r.BackedOff, 5))))
+	}
 	out = append(out, cluster.Each(r.Notes, func(n *string) string { return terminal.Plain(*n) })...)
 	return append(out, cluster.Each(r.Missing, func(m *string) string { return "Incomplete: " + terminal.Plain(*m) + "." })...)
 }

@@ -22,6 +22,7 @@ type Report struct {
 	Source    string   // where the history is from
 	Missing   []string // what could not be read; the plan is incomplete
 	Notes     []string
+	BackedOff []string    // groups of nodes from which their autoscaler backs off
 	For       room.Amount // the size for which moves make room; zero: none
 	Fragments []fragments.Pool
 }
