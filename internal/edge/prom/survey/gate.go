@@ -44,13 +44,10 @@ func (g *gate) enter(ctx context.Context, waits func(until time.Time)) error {
 	}
 	for {
 		g.mu.Lock()
-		err := g.closed
+		err := cmp.Or(g.closed, ctx.Err())
 		earliest := g.earliest
 		g.mu.Unlock()
 		pause := time.Until(earliest)
-		if err == nil && ctx.Err() != nil {
-			err = ctx.Err()
-		}
 		if err != nil {
 			<-g.slots
 			return err

@@ -4,6 +4,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -73,10 +74,7 @@ func (s *Survey) Read(ctx context.Context, p *Plan) iter.Seq2[Part, error] {
 		for len(parts) > 0 {
 			part := <-parts[0]
 			parts = parts[1:]
-			err := ctx.Err()
-			if err == nil {
-				err = r.gate.err()
-			}
+			err := cmp.Or(ctx.Err(), r.gate.err())
 			if err == nil && len(jobs) > 0 {
 				start()
 			}
