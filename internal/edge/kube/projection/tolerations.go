@@ -70,6 +70,12 @@ func tolerations(p *corev1.PodSpec) cluster.Tolerations {
 	return out
 }
 
+// TolerationsOf returns the tolerations of a pod. It returns false if there are too many, so that the pod counts as tolerating all taints.
+func TolerationsOf(p *corev1.PodSpec) (all cluster.Tolerations, ok bool) {
+	all = tolerations(p)
+	return all, len(all) <= maxTolerations
+}
+
 // Tolerations returns the tolerations of pods: those of a pod with tolerance t are at index t - cluster.FirstListed.
 func (in *Interner) Tolerations() []cluster.Tolerations {
 	in.mu.Lock()
