@@ -126,20 +126,13 @@ func Workload(apiVersion, kind, namespace, name string) cluster.Workload {
 // ControllerOf returns the controller among the owners of an object, or the zero workload. A node, which owns its static pods,
 // is not a controller.
 func ControllerOf(owners []metav1.OwnerReference, namespace string, in *Interner) cluster.Workload {
-	for i := range owners {
-		o := &owners[i]
-		if o.Controller == nil || !*o.Controller {
-			continue
-		}
-		w := Workload(o.APIVersion, o.Kind, namespace, o.Name)
-		if w.Group == "" && w.Kind == "Node" {
-			return cluster.Workload{}
-		}
-		w.Group = in.String(w.Group)
-		w.Kind = in.String(w.Kind)
-		w.Namespace = in.String(w.Namespace)
-		w.Name = in.String(w.Name)
-		return w
+	o := cluster.Find(owners, func(o *metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
+	if o == nil {
+		return cluster.Workload{}
 	}
-	return cluster.Workload{}
+	w := Workload(o.APIVersion, o.Kind, namespace, o.Name)
+	if w.Group == "" && w.Kind == "Node" {
+		return cluster.Workload{}
+	}
+	return cluster.Workload{Group: in.String(w.Group), Kind: in.String(w.Kind), Namespace: in.String(w.Namespace), Name: in.String(w.Name)}
 }
