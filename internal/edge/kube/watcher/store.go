@@ -157,10 +157,6 @@ type index[T any] struct {
 	of      map[cluster.Workload][]*T // no list is empty
 }
 
-func newIndex[T any](target func(*T) cluster.Workload, compare func(a, b *T) int) index[T] {
-	return index[T]{target, compare, make(map[cluster.Workload][]*T)}
-}
-
 // change replaces an object by its next version. Nil is no object: one is added or removed then.
 func (x *index[T]) change(before, now *T) {
 	if before != nil {
@@ -179,7 +175,7 @@ func (x *index[T]) change(before, now *T) {
 	if now != nil {
 		target := x.target(now)
 		i, _ := slices.BinarySearchFunc(x.of[target], now, x.compare)
-		x.of[target] = slices.Insert(x.of[target], i, now)
+		cluster.Put(&x.of, target, slices.Insert(x.of[target], i, now))
 	}
 }
 

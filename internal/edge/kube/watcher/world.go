@@ -118,12 +118,12 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.podSet = podSet{base: b, pods: store[*cluster.Pod]{mu: mu, changed: w.podChanged}, evictions: store[[]usage.OOM]{mu: mu}}
 	w.autoscalerSet = autoscalerSet{
 		base: b, autoscalers: store[*autoscalerEntry]{mu: mu, changed: w.autoscalerChanged}, targetKinds: map[projection.GroupKind]int{},
-		candidates: newIndex(func(a *cluster.Autoscaler) cluster.Workload { return a.Target }, (*cluster.Autoscaler).CompareAge),
+		candidates: index[cluster.Autoscaler]{target: func(a *cluster.Autoscaler) cluster.Workload { return a.Target }, compare: (*cluster.Autoscaler).CompareAge},
 	}
 	w.profileSet = profileSet{base: b, profiles: store[projection.Profile]{mu: mu}}
 	w.horizontalSet = horizontalSet{
 		base: b, horizontal: store[*cluster.HorizontalAutoscaler]{mu: mu, changed: w.indexHorizontal},
-		horizontalOf: newIndex(func(h *cluster.HorizontalAutoscaler) cluster.Workload { return h.Target }, compareHorizontals),
+		horizontalOf: index[cluster.HorizontalAutoscaler]{target: func(h *cluster.HorizontalAutoscaler) cluster.Workload { return h.Target }, compare: compareHorizontals},
 	}
 	w.nodeSet = nodeSet{base: b, nodes: store[cluster.Node]{mu: mu, changed: w.nodeChanged}}
 	w.constraints = constraints{
