@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/edge/kube/feed"
 	"podfit.dev/podfit/internal/edge/kube/projection"
 	"podfit.dev/podfit/internal/edge/kube/scale"
 )
@@ -22,6 +23,8 @@ type ownership struct {
 	surging map[cluster.Key]struct{} // Deployments with the annotation podfit.dev/surge
 	arrived chan struct{}            // nil unless a review waits: closed when a watch delivers an owner
 	waiting waitSlots                // reviews that wait for an owner
+
+	controllerFeeds map[projection.GroupKind]*feed.Feed // of the controllers of well-known kinds
 }
 
 // Discovered reports whether discovery has been attempted once, with or without success.

@@ -150,12 +150,5 @@ func addController[L runtime.Object](w *World, kind string, c lister[L]) {
 	}}
 	w.owners.known[gk] = s
 	project := func(o runtime.Object) projection.ControllerState { return projection.Controller(o, w.in) }
-	f := addFeed(w.base, feed.Config{Name: resource.Resource, FieldSelector: w.namespaces()}, c, project, s)
-	before := w.owners.synced
-	w.owners.synced = func(k projection.GroupKind) bool {
-		if k == gk {
-			return f.State().Synced
-		}
-		return before(k)
-	}
+	w.controllerFeeds[gk] = addFeed(w.base, feed.Config{Name: resource.Resource, FieldSelector: w.namespaces()}, c, project, s)
 }

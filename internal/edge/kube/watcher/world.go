@@ -133,10 +133,10 @@ func NewWorld(c *kube.Clients, o Options) *World {
 	w.changeRules = changeRules{
 		base: b, rules: store[cluster.ChangeRules]{mu: mu}, freezes: store[cluster.Freeze]{mu: mu}, helds: store[heldSize]{mu: mu, changed: w.indexHeld},
 	}
-	w.ownership = ownership{base: b, scales: scale.NewCache(b.clients, b.log)}
+	w.ownership = ownership{base: b, scales: scale.NewCache(b.clients, b.log), controllerFeeds: map[projection.GroupKind]*feed.Feed{}}
 	w.owners = owners{
 		known: map[projection.GroupKind]*store[projection.ControllerState]{}, other: w.scales,
-		synced: func(projection.GroupKind) bool { return false },
+		synced: func(kind projection.GroupKind) bool { return w.controllerFeeds[kind].State().Synced },
 	}
 	w.addFeeds()
 	return w
