@@ -20,10 +20,6 @@ import (
 // stateTooLarge is the size of an object, in bytes of JSON, above which its status is ignored. The metadata is part of it.
 const stateTooLarge = v1alpha1.MaxUpdateStateSize + 160<<10
 
-func updateStateSpec(w cluster.Workload) v1alpha1.UpdateStateSpec {
-	return v1alpha1.UpdateStateSpec{Target: reference(w)}
-}
-
 func reference(w cluster.Workload) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Group: w.Group, Kind: w.Kind, Name: w.Name}
 }
@@ -40,7 +36,7 @@ func bounded(s *ledger.State) (ledger.State, []byte) {
 	const writeOverhead = 512 // the maximum size of the time, the writer and the names of spec and status, in bytes of JSON
 	out := *s
 	raw := encode(&out)
-	spec, _ := json.Marshal(updateStateSpec(s.Workload))
+	spec, _ := json.Marshal(v1alpha1.UpdateStateSpec{Target: reference(s.Workload)})
 	for len(spec)+len(raw) > v1alpha1.MaxUpdateStateSize-writeOverhead && dropRecord(&out) {
 		raw = encode(&out)
 	}

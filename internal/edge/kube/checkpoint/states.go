@@ -145,7 +145,8 @@ func (w stateWriter) overwrite(ctx context.Context, name string, _ error) error 
 
 func (w stateWriter) create(ctx context.Context, name string) error {
 	object, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.KindUpdateState, "spec": updateStateSpec(w.workload), "status": w.status,
+		"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.KindUpdateState,
+		"spec": v1alpha1.UpdateStateSpec{Target: reference(w.workload)}, "status": w.status,
 		"metadata": map[string]string{"namespace": w.workload.Namespace, "name": name},
 	})
 	if err != nil {
