@@ -160,31 +160,22 @@ func (v workloadView) Change(resource string) string {
 		request, requested := c.Outside.Get(res)
 		switch {
 		case !ok || c.KeptFor(res).Reason == review.NotControlled:
-			continue
 		case c.Young.Has.Has(res):
 			parts = append(parts, v.named(c, changeText(res, request, requested, "%s (young %s)", target)))
-			continue
 		case c.Confidence == review.None:
 			kept = "not judged"
-			continue
 		case c.KeptFor(res).IsKept():
 			kept = "keep (HPA)"
-			continue
 		case requested && wording.Spaced(res, request) == wording.Spaced(res, target) || c.Fits():
 			kept = "keep"
-			continue
+		default:
+			parts = append(parts, v.named(c, changeText(res, request, requested, "%s → %s", target)))
 		}
-		parts = append(parts, v.named(c, changeText(res, request, requested, "%s → %s", target)))
 	}
-	switch {
-	case len(parts) > 2:
-		return strings.Join(parts[:2], ", ") + ", …"
-	case len(parts) > 0:
-		return strings.Join(parts, ", ")
-	case kept != "":
-		return kept
+	if len(parts) > 2 {
+		parts = append(parts[:2], "…")
 	}
-	return "–"
+	return cmp.Or(strings.Join(parts, ", "), kept, "–")
 }
 
 // named returns a text about a container, with its name if the workload has several.
