@@ -298,17 +298,17 @@ type reasonCount struct {
 }
 
 func (h *handler) activity(s *State, v *overview.Viewer, q query) any {
-	view := activityView{At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action")}
+	view := activityView{
+		At: s.Overview.At, Since: s.ActivitySince, From: s.ActivityFrom, Reason: q.text("reason"), Act: q.text("action"), Reasons: []reasonCount{},
+	}
 	var found []overview.Entry
-	reasons := []reasonCount{}
 	for _, e := range overview.VisibleEntries(s.Activity, v) {
-		cluster.FindOrAdd(&reasons, func(r *reasonCount) bool { return r.Reason == e.Reason }, reasonCount{Reason: e.Reason}).Entries++
+		cluster.FindOrAdd(&view.Reasons, func(r *reasonCount) bool { return r.Reason == e.Reason }, reasonCount{Reason: e.Reason}).Entries++
 		if (view.Reason == "" || view.Reason == e.Reason) && (view.Act == "" || view.Act == e.Act) {
 			found = append(found, e)
 		}
 	}
 	view.Total = len(found)
-	view.Reasons = reasons
 	view.Entries = entryViews(overview.Grouped(found), activityRows)
 	return view
 }
