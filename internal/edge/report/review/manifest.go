@@ -226,17 +226,15 @@ func (p *printer) vpa() {
 // the namespace has that name. Otherwise one VPA would overwrite another.
 func (c *content) vpaNames() map[cluster.Workload]string {
 	users := map[cluster.Key]int{}
-	seen := map[cluster.Workload]bool{}
+	names := map[cluster.Workload]string{}
 	for _, row := range c.Rows {
-		if seen[row.Workload] {
+		if _, seen := names[row.Workload]; seen {
 			continue
 		}
-		seen[row.Workload] = true
+		names[row.Workload] = row.Workload.Name
 		users[cluster.Key{Namespace: row.Workload.Namespace, Name: cmp.Or(row.VPA, row.Workload.Name)}]++
 	}
-	names := make(map[cluster.Workload]string, len(seen))
-	for w := range seen {
-		names[w] = w.Name
+	for w := range names {
 		if users[cluster.Key{Namespace: w.Namespace, Name: w.Name}] > 1 {
 			names[w] = w.Name + "-" + strings.ToLower(w.Kind)
 		}
