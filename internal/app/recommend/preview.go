@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
+
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/wording"
 	report "podfit.dev/podfit/internal/edge/report/review"
+	"podfit.dev/podfit/internal/edge/report/terminal"
 )
 
 // A preview shows the table on a terminal while usage is still read, and replaces it in place. A nil preview shows nothing.
@@ -23,8 +26,8 @@ type preview struct {
 
 // newPreview returns a preview, nil unless a person reads a table on a terminal that knows control sequences.
 func (j *job) newPreview() *preview {
-	_, rows, terminal := process.TerminalSize(j.streams.Out)
-	if !terminal || rows < 4 || os.Getenv("TERM") == "dumb" || j.Quiet || j.Output != "table" && j.Output != "wide" {
+	_, rows, onTerminal := process.TerminalSize(j.streams.Out)
+	if !onTerminal || rows < 4 || os.Getenv("TERM") == "dumb" || j.Quiet || j.Output != "table" && j.Output != "wide" {
 		return nil
 	}
 	return &preview{out: j.streams.Out}
@@ -62,3 +65,30 @@ func (p *preview) clear() {
 	}
 	p.lines = 0
 }
+
+// A progress is a progress bar on a terminal that shows how much is read.
+type progress struct{ bar *progressbar.ProgressBar }
+
+// progressParts is the number of parts of the work that the bar counts.
+const progressParts = 1000
+
+// newProgress returns a progress. It shows nothing unless it may and a person reads the output on a terminal.
+func (j *job) newProgress(may bool) progress {
+	return progress{progressbar.NewOptions(progressParts,
+		progressbar.OptionSetVisibility(may && j.streams.Terminal && !j.Quiet),
+		progressbar.OptionSetWriter(j.streams.Err),
+		progressbar.OptionSetTheme(progressbar.ThemeASCII),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionShowDescriptionAtLineEnd(),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+// show updates the bar: the share of the work that is done, from 0 to 1, and details.
+func (p progress) show(done float64, details string) {
+	_ = p.bar.Set(int(progressParts * min(done, 1))) // the only error is that of the terminal
+	p.bar.Describe(terminal.Plain(details))
+}
+
+func (p progress) clear() { _ = p.bar.Clear() }
