@@ -43,8 +43,9 @@ func newBook(profile string, s *scene) *book {
 	return b
 }
 
-// track adds the pods of the reviewed workloads.
+// track adds the pods of the reviewed workloads. Nothing is restored after it.
 func (b *book) track() {
+	b.workloads.SkipRestore()
 	for _, p := range b.scene.snapshot.Pods {
 		if b.sizedBy[p.Top] != nil {
 			b.store.Track(p)
@@ -113,7 +114,6 @@ func (b *book) restore(from checkpoint.Stored) {
 		}
 	}
 	from.Restore(b.store, targets, workloads)
-	b.workloads.SkipRestore()
 	b.track()
 }
 

@@ -42,7 +42,6 @@ func newCollector(s *scene, books []*book) *collector {
 		c.podOf[p.Key] = p.Top
 	}
 	for _, b := range books {
-		b.workloads.SkipRestore()
 		b.track()
 	}
 	return c
@@ -81,8 +80,7 @@ func (c *collector) track(of usage.PodContainer, owner cluster.Workload) tracked
 		return trackedAs{}
 	}
 	ref := usage.Ref{Workload: top, Container: of.Container}
-	c.evidence[ref] = cmp.Or(c.evidence[ref], &collected{ref: ref})
-	as := trackedAs{pod: pod, to: c.evidence[ref]}
+	as := trackedAs{pod: pod, to: cluster.Memo(&c.evidence, ref, func() *collected { return &collected{ref: ref} })}
 	if exists && c.books[0].store.Tracked(pod) {
 		return as
 	}
