@@ -10,7 +10,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,8 +164,7 @@ func (e *External) Read(ctx context.Context, pod cluster.Key, selector labels.Se
 			if container == "" {
 				continue
 			}
-			byContainer[container] = cmp.Or(byContainer[container], &usage.Sample{Pod: pod, Container: container})
-			s := byContainer[container]
+			s := cluster.Memo(&byContainer, container, func() *usage.Sample { return &usage.Sample{Pod: pod, Container: container} })
 			if item.Timestamp.After(s.At) {
 				s.At = item.Timestamp.Time
 			}
