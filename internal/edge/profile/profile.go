@@ -403,9 +403,7 @@ func priorityClasses(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker)
 }
 
 func hours(b *v1alpha1.BusyHours, r *recommend.BusyParams, c *checker) {
-	from := 0
-	to := 0
-	offset := 0
+	var from, to, offset int
 	before := len(c.problems)
 	c.whole("busyHours.from", b.From, &from)
 	c.whole("busyHours.to", b.To, &to)
