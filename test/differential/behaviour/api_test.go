@@ -119,7 +119,7 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		p.tried = map[string]int{}
 	}
 	p.tried[verb]++
-	if old := p.replies[verb]; old == "" || old == "done" {
+	if old := p.replies[verb]; old == "" || old == "done" || p.last[verb] < w.advisedAt(s.minute()) {
 		p.since[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""

@@ -529,13 +529,18 @@ func (c *checker) killsInWatch(p *replica) int {
 
 // since returns the minute since which changes of a pod to its current recommendation have been refused.
 func (c *checker) since(w *simulated, p *replica, minute int, verb string) int {
-	since := max(p.since[verb], p.fine)
+	return max(p.since[verb], p.fine, w.advisedAt(minute))
+}
+
+// advisedAt returns the minute of the current recommendation.
+func (w *simulated) advisedAt(minute int) int {
+	at := 0
 	for _, a := range w.Advice {
 		if a.At <= minute {
-			since = max(since, a.At)
+			at = max(at, a.At)
 		}
 	}
-	return since
+	return at
 }
 
 // isCorrect reports whether the reason not to change a pod is correct in the simulation.
