@@ -87,7 +87,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 			err = down
 		}
 	}()
-	if err := w.install(ctx, rights); err != nil {
+	if err := w.install(ctx); err != nil {
 		return 0, err
 	}
 	witness, err := w.Witness(ctx)

@@ -52,7 +52,7 @@ func newSmallWorld(t *testing.T, o bed.Options, flags ...string) *world {
 			t.Error(err)
 		}
 	})
-	if err := w.install(t.Context(), o.Rights); err != nil {
+	if err := w.install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	witness, err := w.Witness(t.Context())

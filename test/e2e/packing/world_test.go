@@ -68,7 +68,6 @@ func newWorld(t *testing.T, s *scene, r rule, root, binary, tool string) *world 
 		}
 	})
 	w.must(w.Install(t.Context(), w.deploy))
-	w.ExpectRefused("vpa-updater: get configmaps") // the status of the cluster autoscaler
 	w.witness, err = w.Witness(t.Context())
 	w.must(err)
 	serving, err := bed.Serving()
