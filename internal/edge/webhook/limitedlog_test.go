@@ -17,9 +17,9 @@ func TestLimitedLog_attributesAndGroups_doNotLiftTheLimit(t *testing.T) {
 	var text strings.Builder
 	log := slog.New(limitedLog{slog.NewTextHandler(&text, nil), &rate.Sometimes{First: 3, Interval: time.Hour}})
 	for range 5 {
-		log.Info("message")
-		log.With("pod", "web").Info("message")
-		log.WithGroup("vpa").Info("message", "name", "web")
+		log.Info("Message")
+		log.With("pod", "web").Info("Message")
+		log.WithGroup("vpa").Info("Message", "name", "web")
 	}
 	if n := strings.Count(text.String(), "\n"); n != 3 || strings.Count(text.String(), "pod=web") != 1 || strings.Count(text.String(), "vpa.name=web") != 1 {
 		t.Errorf("%d messages, want 3, one with the attribute and one with the group:\n%s", n, text.String())
