@@ -119,8 +119,11 @@ func (s *simulation) record(w *simulated, p *replica, verb, said string) {
 		p.tried = map[string]int{}
 	}
 	p.tried[verb]++
-	if old := p.replies[verb]; old == "" || old == "done" || p.last[verb] < w.advisedAt(s.minute()) {
+	if old := p.replies[verb]; old == "" || old == "done" {
 		p.since[verb] = s.minute()
+	}
+	if old := p.replies[verb]; old == "" || old == "done" || p.last[verb] < w.advisedAt(s.minute()) {
+		p.triedFrom[verb] = s.minute()
 	}
 	p.lastAt, p.done = s.minute(), said == ""
 	p.last[verb] = s.minute()

@@ -415,7 +415,7 @@ func (c *checker) pod(w *simulated, p *replica, minute int) {
 			(c.isHeld(w, code) && code != decision.ReplacementMissing || (code == decision.BudgetSpent || code == decision.NotReady) && c.hasEvent(w, backOffEvent)) {
 			continue
 		}
-		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-since > reportWithin && !c.isReported(w, verb) {
+		if isRefusal(p.replies[verb]) && p.last[verb] >= max(since, p.applied) && minute-max(since, p.triedFrom[verb]) > reportWithin && !c.isReported(w, verb) {
 			c.fail(minute, "refusals are reported", "%s: %s has been refused since minute %d with %q; it is left because: %v", p.pod.Name, verb, since, p.replies[verb], c.podfit.decisions[uid].Reason.Code)
 		}
 	}

@@ -96,6 +96,7 @@ type replica struct {
 	sent      time.Time              // when the request in progress was sent
 	done      bool                   // the last request was carried out
 	since     map[string]int         // minute since which requests have been carried out, or refused, by verb
+	triedFrom map[string]int         // minute of the first request for the present recommendation, by verb
 	lastAt    int                    // minute of the last request
 	last      map[string]int         // the same, by verb
 	fine      int                    // last minute in which the pod was satisfied
@@ -306,7 +307,7 @@ func (s *simulation) add(w *simulated, p *corev1.Pod, number, minute int) {
 	p.CreationTimestamp = s.at(minute)
 	p.ResourceVersion = "0"
 	w.pods = append(w.pods, &replica{
-		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, last: map[string]int{},
+		pod: p, number: number, startsAt: -1, lastAt: -1, replies: map[string]string{}, since: map[string]int{}, triedFrom: map[string]int{}, last: map[string]int{},
 		served: never, unserved: never, killed: never,
 	})
 	slices.SortStableFunc(w.pods, func(a, b *replica) int { return a.number - b.number })
