@@ -339,9 +339,8 @@ func (t *candidate) overBudget() (decision.Reason, bool) {
 	if t.isFirst() {
 		g.Replaced-- // not all: if the replacements are missing for another reason, one pod more is lost, and no other one
 	}
-	again := t.hasSpent()
-	if again && t.counter.IsInSpent(t.d.Pod) {
-		again = false // the earlier change may have had no effect, and other pods may be down since
+	again := t.hasSpent() && !t.d.Pod.Serves() // the earlier change of a pod that serves may have had no effect, and other pods may be down since
+	if t.counter.IsInSpent(t.d.Pod) {
 		g.Spent--
 	}
 	if resized || again || g.MayChange(h) {

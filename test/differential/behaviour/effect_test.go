@@ -132,8 +132,11 @@ func (c *checker) pausing(w *simulated, p *replica) {
 	if w.AfterOOM > 0 && w.OOM.Seconds >= int(w.AfterOOM) && young && w.satisfied(p) {
 		c.fail(minute, "evictAfterOOMSeconds is respected", "%s is evicted, whose container lived %d s", p.pod.Name, w.OOM.Seconds)
 	}
-	if !c.sim.world.Defaults || !w.StatefulSet || !isReady(p.pod) || c.sim.world.Lag > 0 {
+	if !c.sim.world.Defaults || !w.StatefulSet || c.sim.world.Lag > 0 {
 		return // a stale watch shows containers as ready that have crashed
+	}
+	if !isReady(p.pod) || p.unserved >= c.oldest() { // it was down when the pass began, so that its eviction takes nothing out of service
+		return
 	}
 	available := 0
 	for _, o := range w.pods {
@@ -143,6 +146,7 @@ func (c *checker) pausing(w *simulated, p *replica) {
 		}
 	}
 	if tolerance := c.tolerance(w); available-1 < w.Replicas-tolerance {
-		c.fail(minute, "there is a pause between pods of a StatefulSet", "%s is evicted, which leaves %d of %d pods available, and %d may be missing", p.pod.Name, available-1, w.Replicas, tolerance)
+		c.fail(minute, "there is a pause between pods of a StatefulSet", "%s is evicted, which has been ready for %v; that leaves %d of %d pods available, and %d may be missing",
+			p.pod.Name, time.Since(p.readyFrom), available-1, w.Replicas, tolerance)
 	}
 }

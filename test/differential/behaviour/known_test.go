@@ -298,6 +298,22 @@ var known = map[string]*world{
 		},
 	},
 
+	// The resizes of three pods fail, all pods are OOM-killed at the same time and restarted at once, and the three are evicted instead.
+	"resizes of pods of a StatefulSet fail, and all its pods restart": {
+		Minutes: 30, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Node: size{16000, 4096}, Nodes: 2, Quotas: true, Workloads: []workload{
+			grow("InPlaceOrRecreate", 6).with(func(w *workload) {
+				w.StatefulSet, w.Limits, w.Template, w.Resizing.How, w.Resizing.For = true, "twice", size{1000, 1024}, "error", 10
+				w.Advice = []advice{{At: 0, Target: size{1000, 1536}}}
+				w.OOM = outOfMemory{NeedMB: 1103, Seconds: 110}
+			}),
+			grow("Recreate", 4).with(func(w *workload) {
+				w.Limits, w.Template, w.Resizing.How, w.Resizing.For, w.Grace, w.Second = "twice", size{1000, 1024}, "error", 3, 1, true
+				w.Advice = []advice{{At: 0, Target: size{1000, 1536}}}
+				w.OOM = outOfMemory{NeedMB: 1026, Seconds: 20}
+			}),
+		},
+	},
+
 	// The nodes refuse the resizes of three pods, and two others are OOM-killed before the three are evicted instead.
 	"nodes refuse resizes of pods of a StatefulSet, and others are OOM-killed meanwhile": {
 		Minutes: 60, Min: 2, Tolerance: 0.5, Rescue: true, Defaults: true, Workloads: []workload{
