@@ -41,6 +41,8 @@ func plannedSteps(t *testing.T, w *world) {
 	p.recommend("small", "1000m", "1000m", "3600m")
 	p.recommend("needing", "1700m", "1800m", "3600m")
 	p.recommend("partly", "1500m", "1600m", "3600m")
+	// A dry run does not ask which rights it has, because that is a write.
+	p.ExpectRefused("vpa-updater: get configmaps", "vpa-updater: get priorityclasses.scheduling.k8s.io")
 	dry, err := p.healthy(t.Context(), bed.Updater().Named("updater-dry-run").With("--dry-run"))
 	if err != nil {
 		t.Fatal(err)
