@@ -4,11 +4,14 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -99,7 +102,8 @@ func (c *LogConfig) Open(stderr io.Writer, terminal bool) (*slog.Logger, io.Clos
 		return nil, nil, fmt.Errorf("--log-format must be text or json, got %q", c.Format)
 	}
 	log := slog.New(h)
-	klog.SetSlogLogger(log)
+	clientGo.to.Store(&h)
+	setClientGo()
 	for _, k := range klogFlags {
 		if c.given(k.name) {
 			log.Warn("Klog flag is accepted but has no effect", slog.String("flag", "--"+k.name))
@@ -107,3 +111,28 @@ func (c *LogConfig) Open(stderr io.Writer, terminal bool) (*slog.Logger, io.Clos
 	}
 	return log, closer, nil
 }
+
+// A clientLog is the handler of the log of client-go: that of the last log that was opened. klog gets it once, because another logger must not be set
+// while a request of an earlier command ends.
+type clientLog struct{ to atomic.Pointer[slog.Handler] }
+
+var (
+	clientGo    clientLog
+	setClientGo = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(&clientGo)) })
+)
+
+// Enabled implements slog.Handler.
+func (c *clientLog) Enabled(ctx context.Context, l slog.Level) bool {
+	return (*c.to.Load()).Enabled(ctx, l)
+}
+
+// Handle implements slog.Handler.
+func (c *clientLog) Handle(ctx context.Context, r slog.Record) error {
+	return (*c.to.Load()).Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (c *clientLog) WithAttrs(attrs []slog.Attr) slog.Handler { return (*c.to.Load()).WithAttrs(attrs) }
+
+// WithGroup implements slog.Handler.
+func (c *clientLog) WithGroup(name string) slog.Handler { return (*c.to.Load()).WithGroup(name) }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 )
 
 func TestLogConfig_flags_selectDestinationAndLevel(t *testing.T) {
@@ -81,4 +82,26 @@ func TestLogConfig_klogFlagsWithoutEffect_logWarning(t *testing.T) {
 		}
 	}
 	slog.SetDefault(slog.Default())
+}
+
+// klog passes the messages of client-go to the log that was opened last, also with attributes and groups.
+func TestLogConfig_opened_clientGoLogsThere(t *testing.T) {
+	open := func() *bytes.Buffer {
+		var out bytes.Buffer
+		c := LogConfig{ToErr: true}
+		if _, _, err := c.Open(&out, false); err != nil {
+			t.Fatal(err)
+		}
+		return &out
+	}
+	first := open()
+	klog.Background().Info("One")
+	second := open()
+	klog.Background().WithName("client").WithValues("pod", "web").Info("Two")
+	if text := first.String(); !strings.Contains(text, "One") || strings.Contains(text, "Two") {
+		t.Errorf("the first log has %q", text)
+	}
+	if text := second.String(); strings.Contains(text, "One") || !strings.Contains(text, "Two") || !strings.Contains(text, "pod=web") {
+		t.Errorf("the second log has %q", text)
+	}
 }
