@@ -369,7 +369,7 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NoNodeFits, Example: decision.Reason{Text: cluster.Amounts(64000, 512*1024*mebibyte).String()},
-		Meaning: "No ready node that matches the node selector and the tolerations of the pod is large enough for the recommended size, even if it were empty. If podfit does not evaluate the node affinity of the pod, for example because it is very long, only the node of the pod counts. A node that can be added counts, unless its group is at its maximum or its autoscaler waits after a failure. The pod is not changed, because its replacement could not be scheduled. A pod that already waits for a node has this reason if no node is large enough for its requests.",
+		Meaning: "No ready node that matches the node selector and the tolerations of the pod is large enough for the recommended size, even if it were empty. If podfit does not evaluate the node affinity of the pod, for example because it is very long, only the node of the pod counts. A node that can be added counts, unless its group is at its maximum, other pods need its nodes, or its autoscaler waits after a failed scale-up. The pod is not changed, because its replacement could not be scheduled. A pod that already waits for a node has this reason if no node is large enough for its requests.",
 		Remedy: "Set `maxAllowed` in the VPA, add a larger node, or raise the maximum of the group of nodes. If a cluster autoscaler adds node types that do not exist yet, set `--max-node-cpu` and `--max-node-memory`, or `--replacement-must-fit=false` for the updater. " +
 			"To see the sizes of nodes, run `kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory`.",
 	},

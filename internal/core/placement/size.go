@@ -91,7 +91,7 @@ func (s *Sizes) AtMaximum(p *cluster.Pod, size cluster.Resources) string {
 	if now, ever := s.Growth.CanAdd(p, size); now || !ever {
 		return ""
 	}
-	return "Groups of nodes could add one, but are at their maximum, other pods need what is left, or their autoscaler waits after a failure."
+	return "Groups of nodes could add one, but they are at their maximum, other pods need the nodes that they can add, or they wait after a failed scale-up."
 }
 
 // largestFor returns the allocatable resources of the nodes that may take a pod, without nodes that are smaller than another one in

@@ -128,13 +128,13 @@ func (s *nodeSet) read(ctx context.Context, path string) ([]byte, error) {
 }
 
 // readAutoscalerStatus returns the status of the cluster autoscaler, as read does. Without the right to it, which is not among those of upstream, it sends
-// no request. In a dry run, which asks for no right, the API server decides.
+// no request. A client that only reads, as in a dry run, asks for no right: then the API server decides.
 func (s *nodeSet) readAutoscalerStatus(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, newNodesTimeout)
 	defer cancel()
 	has, err := s.clients.Has(ctx, kube.Right{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "cluster-autoscaler-status"})
 	if err == nil && !has {
-		return nil, errors.New("no permission to get it")
+		return nil, errors.New("no permission to get this ConfigMap")
 	}
 	return s.read(ctx, autoscalerStatus)
 }
