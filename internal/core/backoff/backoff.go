@@ -26,7 +26,8 @@ type Book struct {
 }
 
 // NotSized returns the reason to leave a pod if the last dry run for its workload shows that replacements do not get the recommended
-// requests. The next dry run is made after the first delay of evictions without effect, which does not double: it disrupts nothing.
+// requests. The next dry run is made after the first delay of evictions without effect, which does not double: it disrupts nothing. The first
+// one that an admission controller took part in is repeated soon: it learns of a new target by its own watch, and may have been late.
 func (b *Book) NotSized(p *cluster.Pod) (decision.Reason, bool) {
 	u, found := b.Ledger.LastUnsized(p.Workload())
 	if !found {
@@ -36,7 +37,11 @@ func (b *Book) NotSized(p *cluster.Pod) (decision.Reason, bool) {
 		Code: decision.NotSizedAtAdmission, Until: u.At.Add(b.Delays.EvictionBackoff), Text: u.Failed,
 		Container: need.NameUnlessSole(p)(u.Container), Resource: u.Resource, From: u.Got, To: u.Want,
 	}
-	if u.Called {
+	switch {
+	case u.First:
+		r.Want = 2
+		r.Until = u.At.Add(shortestRescue)
+	case u.Called:
 		r.Want = 1
 	}
 	return r, b.Now.Before(r.Until)
@@ -157,7 +162,7 @@ func (b *Book) Undiagnosed(ds []decision.Decision) []decision.Decision {
 		}
 		last, undiagnosed := b.Ledger.Undiagnosed(w)
 		since := b.Now.Sub(last) // negative if the clock was set back
-		if !undiagnosed || !last.IsZero() && since >= 0 && since < b.Delays.EvictionBackoff {
+		if _, waits := b.NotSized(d.Pod); waits || !undiagnosed || !last.IsZero() && since >= 0 && since < b.Delays.EvictionBackoff {
 			continue
 		}
 		asked[w] = last

@@ -229,10 +229,24 @@ func TestBook_dryRun_showsTheCause(t *testing.T) {
 	if _, found := b.NotSized(p); found {
 		t.Error("a dry run without a result shows a cause")
 	}
-	b.Ledger.DryRun(noon, ledger.Attempt{Pod: p, With: with(200)}, &cluster.Pod{Sized: true, Containers: p.Containers}, "")
-	want := decision.Reason{Code: decision.NotSizedAtAdmission, Until: noon.Add(30 * time.Minute), Resource: cluster.CPU, From: 100, To: 200, Want: 1}
-	if r, waits := (&Gate{Book: b}).Ineffective(p); !waits || r != want {
-		t.Errorf("waits %t, %+v, want %+v", waits, r, want)
+	want := decision.Reason{Code: decision.NotSizedAtAdmission, Resource: cluster.CPU, From: 100, To: 200}
+	for _, round := range []struct {
+		want  int
+		until time.Duration
+		open  int // the workloads to diagnose then
+	}{{2, 10 * time.Second, 1}, {1, 30 * time.Minute, 0}} {
+		b.Ledger.DryRun(b.Now, ledger.Attempt{Pod: p, With: with(200)}, &cluster.Pod{Sized: true, Containers: p.Containers}, "")
+		want.Want, want.Until = round.want, b.Now.Add(round.until)
+		if r, waits := (&Gate{Book: b}).Ineffective(p); !waits || r != want {
+			t.Errorf("waits %t, %+v, want %+v", waits, r, want)
+		}
+		if open := b.Undiagnosed(ds); len(open) != 0 {
+			t.Error("the dry run is repeated at once")
+		}
+		b.Now = want.Until
+		if open := b.Undiagnosed(ds); len(open) != round.open {
+			t.Errorf("%d workloads to diagnose after %s, want %d", len(open), round.until, round.open)
+		}
 	}
 	b.Need.UpstreamRules = true
 	if open := b.Undiagnosed(ds); open != nil {

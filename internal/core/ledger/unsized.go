@@ -19,7 +19,8 @@ type Unsized struct {
 	Container string           // with the largest difference
 	Resource  cluster.Resource // of the largest difference
 	Got, Want int64            // of the resource: millicores or bytes
-	Called    bool             // the admission controller took part, and something else changed the requests
+	Called    bool             // the admission controller took part
+	First     bool             // no earlier dry run showed this: it may be that the admission controller does not know the target yet
 	Failed    string           // why the replacement would not be created: the API server could not call a webhook; "" if it would be
 	At        time.Time
 }
@@ -81,12 +82,15 @@ func (l *evictionRecords) DryRun(now time.Time, d Attempt, replacement *cluster.
 	}
 	e.At = now
 	e.Ineffective = max(e.Ineffective, 1)
-	e.diagnosed = true
-	e.unsized = &Unsized{Failed: attempt.Shortened(failed)}
+	u := &Unsized{Failed: attempt.Shortened(failed)}
 	if replacement != nil {
-		e.unsized = differenceOf(replacement, d.With)
+		u = differenceOf(replacement, d.With)
 	}
-	e.unsized.At = now
+	u.First = u.Called && (e.unsized == nil || e.unsized.Container != u.Container || e.unsized.Resource != u.Resource || e.unsized.Want != u.Want)
+	u.At = now
+	e.unsized = u
+	e.diagnosed = !u.First
+	e.asked = time.Time{}
 	l.evictions[w] = e
 	return false
 }

@@ -66,9 +66,9 @@ func TestDryRun_replacement_showsWhetherItIsSized(t *testing.T) {
 	}{
 		"it gets the requests":                {replacement: created(102, true), sized: true},
 		"it is boosted while it starts":       {replacement: boosted(300, 1<<30), sized: true},
-		"it is boosted, but has other memory": {replacement: boosted(300, 1<<20), want: Unsized{Container: "app", Resource: cluster.Memory, Got: 1 << 20, Want: 1 << 30, Called: true}},
+		"it is boosted, but has other memory": {replacement: boosted(300, 1<<20), want: Unsized{Container: "app", Resource: cluster.Memory, Got: 1 << 20, Want: 1 << 30, Called: true, First: true}},
 		"the webhook was not called":          {replacement: created(1000, false), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 1000, Want: 100}},
-		"something else changes requests":     {replacement: created(400, true), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 400, Want: 100, Called: true}},
+		"something else changes requests":     {replacement: created(400, true), want: Unsized{Container: "app", Resource: cluster.CPU, Got: 400, Want: 100, Called: true, First: true}},
 		"the container is missing":            {replacement: new(cluster.Pod), want: Unsized{}},
 		"it would not be created":             {failed: "failed calling webhook", want: Unsized{Failed: "failed calling webhook"}},
 	} {

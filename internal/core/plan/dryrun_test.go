@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,34 @@ func TestPass_dryRunShowsOldRequests_workloadIsLeftUntilNextDryRun(t *testing.T)
 	}
 	if pass.NeedsDryRun(decision.Decision{Pod: d.Pod, Do: decision.Resize}) {
 		t.Error("a resize needs a dry run")
+	}
+}
+
+// An admission controller that was called may learn of a new target a moment after the updater. Its first answer with other requests is
+// checked again soon, and nothing else is blamed for it before.
+func TestPass_admissionControllerKnowsOldTarget_isAskedAgainSoon(t *testing.T) {
+	w, b, now := worldAfterIneffectiveEviction(t)
+	old := func(p *cluster.Pod) *cluster.Pod { return &cluster.Pod{Containers: p.Containers, Sized: true} }
+	for round, until := range []time.Duration{10 * time.Second, b.EvictionBackoff} {
+		pass := Begin(now, w, b)
+		tried := evictions(pass)
+		if len(tried) != 1 || !pass.NeedsDryRun(tried[0]) {
+			t.Fatalf("round %d: evictions %v, want one, after a dry run", round, tried)
+		}
+		why, stopped := pass.DryRun(tried[0], old(tried[0].Pod), "")
+		blamed := strings.Contains(why.String(), "another webhook")
+		if !stopped || !why.Until.Equal(now.Add(until)) || blamed != (round == 1) {
+			t.Errorf("round %d: stopped %v: %s; want it until %s after it", round, stopped, why, until)
+		}
+		now = now.Add(until)
+	}
+	pass := Begin(now, w, b)
+	d := evictions(pass)[0]
+	for i := range d.With {
+		d.With[i].Requests = d.With[i].Requests.Set(cluster.Memory, 5<<30) // another target
+	}
+	if why, _ := pass.DryRun(d, old(d.Pod), ""); !why.Until.Equal(now.Add(10 * time.Second)) {
+		t.Errorf("%s; want a second dry run after 10s for another target", why)
 	}
 }
 
