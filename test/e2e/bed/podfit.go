@@ -264,6 +264,24 @@ func (c *Cluster) Run(ctx context.Context, binary string, component Component) (
 	return &Podfit{Process: p, Component: component, Address: address}, nil
 }
 
+// RunAdmission starts an admission controller that writes its status every two seconds, and waits until its webhook is registered.
+func (c *Cluster) RunAdmission(ctx context.Context, binary string) (*Podfit, error) {
+	serving, err := Serving()
+	if err != nil {
+		return nil, err
+	}
+	admission, err := c.Run(ctx, binary, Admission().With(serving...).With("--status-lease-update-interval=2s"))
+	if err != nil {
+		return nil, err
+	}
+	ready, cancel := WithPatience(ctx, time.Minute)
+	defer cancel()
+	if err := Until(ready, 100*time.Millisecond, c.Registered); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, admission.Tail(40)), admission.Stop())
+	}
+	return admission, nil
+}
+
 // Serving returns the arguments for a webhook that listens on this machine and registers its URL.
 func Serving() ([]string, error) {
 	port, err := FreePort()

@@ -104,20 +104,11 @@ func newWorld() (w *world, err error) {
 	if w.reader, err = w.Identity(ctx, "reader"); err != nil {
 		return nil, err
 	}
-	serving, err := bed.Serving()
-	if err != nil {
-		return nil, err
-	}
-	admission, err := w.Run(ctx, w.binary, bed.Admission().With(serving...).With("--status-lease-update-interval=2s"))
+	admission, err := w.RunAdmission(ctx, w.binary)
 	if err != nil {
 		return nil, err
 	}
 	ends = append(ends, admission.Stop)
-	ready, cancel := bed.WithPatience(ctx, time.Minute)
-	defer cancel()
-	if err := bed.Until(ready, 100*time.Millisecond, w.Registered); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, admission.Tail(40))
-	}
 	return w, nil
 }
 
