@@ -351,6 +351,12 @@ var decisionMessages = []decisionMessage{
 		Remedy:  "No action is required. If it repeats, the recommendation keeps falling and rising: see `podfit explain`.",
 	},
 	{
+		Code: decision.NotYetAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
+		Meaning: "The updater created the replacement of a pod in a dry run before it evicts the pod. The admission controller was called, but the replacement had other requests " +
+			"than the recommended ones. The admission controller learns of a new target a moment after the updater, so the dry run is repeated.",
+		Remedy: "No action is required. If the second dry run has the same result, the reason is `NotSizedAtAdmission`.",
+	},
+	{
 		Code: decision.NotSizedAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
 		Others: []decision.Reason{
 			{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700, Want: 1},

@@ -39,7 +39,7 @@ func (b *Book) NotSized(p *cluster.Pod) (decision.Reason, bool) {
 	}
 	switch {
 	case u.First:
-		r.Want = 2
+		r.Code = decision.NotYetAtAdmission
 		r.Until = u.At.Add(shortestRescue)
 	case u.Called:
 		r.Want = 1

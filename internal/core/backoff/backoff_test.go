@@ -229,14 +229,15 @@ func TestBook_dryRun_showsTheCause(t *testing.T) {
 	if _, found := b.NotSized(p); found {
 		t.Error("a dry run without a result shows a cause")
 	}
-	want := decision.Reason{Code: decision.NotSizedAtAdmission, Resource: cluster.CPU, From: 100, To: 200}
+	want := decision.Reason{Resource: cluster.CPU, From: 100, To: 200}
 	for _, round := range []struct {
+		code  decision.ReasonCode
 		want  int
 		until time.Duration
 		open  int // the workloads to diagnose then
-	}{{2, 10 * time.Second, 1}, {1, 30 * time.Minute, 0}} {
+	}{{decision.NotYetAtAdmission, 0, 10 * time.Second, 1}, {decision.NotSizedAtAdmission, 1, 30 * time.Minute, 0}} {
 		b.Ledger.DryRun(b.Now, ledger.Attempt{Pod: p, With: with(200)}, &cluster.Pod{Sized: true, Containers: p.Containers}, "")
-		want.Want, want.Until = round.want, b.Now.Add(round.until)
+		want.Code, want.Want, want.Until = round.code, round.want, b.Now.Add(round.until)
 		if r, waits := (&Gate{Book: b}).Ineffective(p); !waits || r != want {
 			t.Errorf("waits %t, %+v, want %+v", waits, r, want)
 		}

@@ -31,7 +31,7 @@ type Gate struct {
 // Ineffective returns why an eviction waits: earlier ones had no effect.
 func (g *Gate) Ineffective(p *cluster.Pod) (decision.Reason, bool) {
 	r, blocked := g.NotSized(p)
-	if r.Code == decision.NotSizedAtAdmission {
+	if !r.Until.IsZero() {
 		return r, blocked
 	}
 	n, last := g.Ledger.IneffectiveEvictions(p.Workload(), g.Effective)

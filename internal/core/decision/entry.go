@@ -200,6 +200,8 @@ var entries = map[ReasonCode]entry{
 		"the annotation podfit.dev/rollout to all"},
 	ResizeStalled: {name: "ResizeStalled", attention: true, text: "The pod is OOM-killed, and the kubelet does not complete the resize " +
 		"that gives it more memory. Update mode InPlace does not evict it: delete the pod, or set update mode InPlaceOrRecreate"},
+	NotYetAtAdmission: {name: "NotYetAtAdmission", text: "In a dry run, a replacement gets the {request} and not the target {target}, which the admission " +
+		"controller may not know yet{next}"},
 	NotSizedAtAdmission: {name: "NotSizedAtAdmission", attention: true,
 		text:     "In a dry run, a replacement gets the {request} and not the target {target}. {culprit}{next}",
 		withText: "A replacement would not be created: in a dry run, the API server could not call a webhook ({text}){next}",

@@ -119,6 +119,7 @@ const (
 
 	ResizeStalled // the kubelet does not complete the resize of a pod to rescue, and the mode does not evict it
 
+	NotYetAtAdmission   // a dry run shows that the admission controller may not know the recommended requests yet
 	NotSizedAtAdmission // a dry run shows that a replacement would not get the recommended requests
 
 	NotAnnounced // it cannot be stored that the updater acts, so a restart could repeat the action
@@ -281,14 +282,10 @@ func (r Reason) budgets() string {
 		"Find out why the others are not ready, or delete the pod", r.Text, wording.Count(r.Want, "healthy pod"), r.Have)
 }
 
-// culprit returns why a replacement would not get the recommended requests. Want is 1 if the admission controller took part, and 2 if it may have
-// learnt of the target too late.
+// culprit returns why a replacement would not get the recommended requests. Want is 1 if the admission controller took part.
 func (r Reason) culprit() string {
-	switch r.Want {
-	case 1:
+	if r.Want == 1 {
 		return "The admission controller was called, so another webhook, policy or LimitRange changes the requests afterwards"
-	case 2:
-		return "The admission controller was called and may not know the target yet"
 	}
 	return "The webhook of the admission controller was not called for it. " +
 		"Check that the webhook is registered and can be reached from the API server"
