@@ -130,3 +130,27 @@ func (q *QuotaScope) holdsFor(class string) bool {
 		return class == "" || !slices.Contains(q.Classes, class)
 	}
 }
+
+// LimitRange is the combination of the LimitRange objects of one namespace: the lowest maximum, the highest minimum and the
+// last default of each type. The zero value has no bounds.
+type LimitRange struct {
+	Container Range
+	Pod       Range
+
+	// ContainerRatio and PodRatio are the lowest maxLimitRequestRatio of each type, in thousandths.
+	ContainerRatio, PodRatio Resources
+
+	// DefaultRequest is the request that the API server sets on a container without one.
+	DefaultRequest Resources
+
+	// Fractions is true if some memory amounts are not whole bytes. Minima and default requests are rounded up, maxima and
+	// default limits are rounded down.
+	Fractions bool
+}
+
+// A Range bounds an amount. A bound that is not set has no effect.
+type Range struct {
+	Min     Resources
+	Max     Resources
+	Default Resources // the limit that the API server sets on a container without one; containers only
+}

@@ -133,3 +133,22 @@ func (c Canary) Under(profile Canary) Canary {
 	profile.Problem = cmp.Or(c.Problem, profile.Problem)
 	return profile
 }
+
+// A LimitRule is what podfit does with a limit (annotations podfit.dev/cpu-limits and podfit.dev/memory-limits, or a SizingProfile). With the zero
+// value it keeps its ratio to the request, as in upstream.
+type LimitRule struct {
+	Remove  bool   // CPU: new pods have none
+	Keep    bool   // memory: it is not changed
+	Peaks   bool   // memory: it is Advice.MemoryLimit
+	Set     bool   // the autoscaler has the annotation, so its profile does not apply
+	Problem string // the error in the annotation or the profile, "" if there is none
+}
+
+// Under returns the rule of an autoscaler whose profile has a rule. The annotation overrides the profile; an invalid one has no effect.
+func (r LimitRule) Under(profile LimitRule) LimitRule {
+	if r.Set {
+		return r
+	}
+	profile.Problem = cmp.Or(r.Problem, profile.Problem)
+	return profile
+}

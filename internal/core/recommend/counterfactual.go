@@ -10,6 +10,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/derivation"
 	"podfit.dev/podfit/internal/core/hourly"
+	"podfit.dev/podfit/internal/core/trend"
 	"podfit.dev/podfit/internal/core/usage"
 )
 
@@ -45,6 +46,15 @@ func memoOf(e usage.Extension) *Memo {
 		return &m.Memo
 	}
 	return nil
+}
+
+// LeakOf reports whether the memory of a container looked like it leaks at the last check, which is once a day, and when it
+// will reach a bound in bytes (0: none). Only profiles that size memory by Adaptive check for leaks.
+func LeakOf(s *usage.ContainerHistory, bound float64, now time.Time) (trend.Suspicion, bool) {
+	if m := memoOf(s.Extension()); m != nil {
+		return m.leak.Suspicion(bound, now)
+	}
+	return trend.Suspicion{}, false
 }
 
 // LeastUsage returns the least memory, in bytes, that a container may have used if this level was stored as its peak.

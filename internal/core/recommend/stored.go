@@ -4,10 +4,12 @@
 package recommend
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/codec"
 	"podfit.dev/podfit/internal/core/hourly"
 	"podfit.dev/podfit/internal/core/usage"
 )
@@ -55,4 +57,83 @@ func (m *Memo) Since() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// memoVersion is the format of a stored Memo. Version 1 has no choices and version 2 no regime: these fields are empty after
+// reading. In both, a leak has the level at which it was first suspected instead of a bound: it is read as no bound. Other
+// versions are not read.
+const memoVersion = 3
+
+// AppendBinary appends the model state.
+func (m *Memo) AppendBinary(b []byte) ([]byte, error) { return codec.Append(b, m) }
+
+// UnmarshalBinary reads what AppendBinary wrote. When it fails, the Memo does not change.
+func (m *Memo) UnmarshalBinary(data []byte) error { return codec.Read(data, m) }
+
+// Code implements codec.State.
+func (m *Memo) Code(c *codec.Coder) {
+	version := c.Version(memoVersion, 1, memoVersion)
+	m.CPU.Code(c)
+	m.cpu.code(c)
+	m.Memory.Code(c)
+	m.memory.code(c)
+	if version >= 2 {
+		m.cpuChoice.code(c)
+		m.memoryChoice.code(c)
+		c.Float32("CPU used", &m.shortfall.used, 0, codec.MaxNumber)
+		c.Float32("CPU above the request", &m.shortfall.over, 0, codec.MaxNumber)
+	} else {
+		m.cpuChoice = choice{}
+		m.memoryChoice = choice{}
+		m.shortfall = shortfall{}
+	}
+	if version >= 3 {
+		m.regime.code(c)
+	} else {
+		m.regime = regime{}
+	}
+	m.leak.Code(c)
+	if version < 3 {
+		m.leak.Bound = 0
+	}
+}
+
+func (h *held) code(c *codec.Coder) {
+	c.Float64("level", &h.level, 0, codec.MaxNumber)
+	c.Float64("level of the low hours", &h.low, 0, codec.MaxNumber)
+	c.Float64("raised level", &h.bump, 0, codec.MaxNumber)
+	c.Float64("adjustment of the margin", &h.adjust, minAdjust, maxAdjust)
+	for _, at := range [...]*int64{&h.banned, &h.changed, &h.decided, &h.planned, &h.bumped, &h.day} {
+		codec.Varint(c, "time", at, 0, codec.MaxTime)
+	}
+	c.Flags("flags", &h.inLow, &h.above)
+	codec.Byte(c, "first low hour", &h.hours.from, 23)
+	codec.Byte(c, "number of low hours", &h.hours.length, 24)
+	c.Float32("base of the low hours", &h.hours.base, -math.MaxUint16, math.MaxUint16)
+}
+
+// decodedHours is how many hours of stored peaks are decoded for display: more than any profile stores.
+const decodedHours = 60 * 24
+
+// StoredPeaks returns the hourly peaks in stored model state, in cores and bytes. known is false if model state of
+// this form contains none.
+func StoredPeaks(form string, data []byte) (cpu, memory hourly.Peaks, known bool, err error) {
+	params := Balanced()
+	memo := Memo{p: &params, CPU: hourly.NewPeaks(decodedHours), Memory: hourly.NewPeaks(decodedHours)}
+	switch form {
+	case memo.Form():
+		err = memo.UnmarshalBinary(data)
+		cpu = memo.CPU
+		memory = memo.Memory
+	case (&Busy{}).Form():
+		busy := Busy{Memo: memo} // its CPU is a histogram, without times
+		err = busy.UnmarshalBinary(data)
+		memory = busy.Memory
+	default:
+		return cpu, memory, false, nil
+	}
+	if err != nil {
+		return hourly.Peaks{}, hourly.Peaks{}, false, fmt.Errorf("read hourly peaks: %w", err)
+	}
+	return cpu, memory, true, nil
 }
