@@ -53,10 +53,8 @@ type Updater interface {
 	Interval() time.Duration
 	// StatusLease returns the lease without which the updater changes no pods, and the maximum age of its renewal; "" if it needs none.
 	StatusLease() (namespace, name string, timeout time.Duration)
-	// Preview plans its next pass without carrying it out.
-	Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget)
-	// PreviewWith is Preview with another version of an autoscaler.
-	PreviewWith(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, a *cluster.Autoscaler) *plan.Pass
+	// Preview plans its next pass without carrying it out. changed is another version of an autoscaler, or nil.
+	Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, changed *cluster.Autoscaler) (*plan.Pass, plan.World, plan.Budget)
 	// Assumed returns the settings that differ from cluster to cluster and that are not on the command line, as flags.
 	Assumed(fs *pflag.FlagSet) []string
 }
@@ -349,7 +347,7 @@ func live(pods []*cluster.Pod) []*cluster.Pod {
 func (c *Config) plan(in *explanation.Input, world *watcher.World, states []ledger.State) *plan.World {
 	in.Waiting = recordOf(states, in.Subject.Workload).Waiting
 	explained := cluster.SetOf(in.Pods, func(p *cluster.Pod) string { return p.UID })
-	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained)
+	pass, planned, budget := c.jobs.Updater.Preview(in.Now, world, states, explained, nil)
 	in.Budget = budget
 	in.AllPods = planned.Pods
 	in.Plan = explanation.PlanOf(pass, explained)
@@ -385,7 +383,7 @@ func (c *Config) planSwitched(in *explanation.Input, world *watcher.World, state
 	}
 	on := *a
 	on.Mode = cluster.InPlaceOrRecreate
-	pass := c.jobs.Updater.PreviewWith(in.Now, world, states, explained, &on)
+	pass, _, _ := c.jobs.Updater.Preview(in.Now, world, states, explained, &on)
 	in.Switched = &explanation.Switched{Mode: on.Mode, Plan: explanation.PlanOf(pass, explained)}
 }
 

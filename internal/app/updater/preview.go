@@ -105,15 +105,13 @@ type previewWorld interface {
 }
 
 // Preview plans the pass that an updater with these settings would begin at the time now. states are the stored records of earlier
-// passes. explained are the UIDs of the pods of which all gates are recorded. It sends no request.
-func (s *Settings) Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool) (*plan.Pass, plan.World, plan.Budget) {
+// passes. explained are the UIDs of the pods of which all gates are recorded. changed is another version of an autoscaler, or nil. It sends
+// no request.
+func (s *Settings) Preview(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, changed *cluster.Autoscaler) (*plan.Pass, plan.World, plan.Budget) {
+	if changed != nil {
+		return s.preview(now, changedWorld{w, changed}, states, explained)
+	}
 	return s.preview(now, w, states, explained)
-}
-
-// PreviewWith is Preview with another version of an autoscaler.
-func (s *Settings) PreviewWith(now time.Time, w *watcher.World, states []ledger.State, explained map[string]bool, a *cluster.Autoscaler) *plan.Pass {
-	pass, _, _ := s.preview(now, changedWorld{w, a}, states, explained)
-	return pass
 }
 
 // A changedWorld is a cluster with another version of one autoscaler.
