@@ -4,6 +4,8 @@
 package process
 
 import (
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -103,5 +105,11 @@ func TestTally_classNotCountedAgain_isRemoved(t *testing.T) {
 	}
 	if len(families) != 1 || len(families[0].GetMetric()) != 1 || !strings.Contains(families[0].String(), "Recreate") {
 		t.Errorf("served metrics = %v, want only those of the last pass", families)
+	}
+}
+
+func TestTry_withoutHealth_panicIsAnError(t *testing.T) {
+	if err := Try(slog.New(slog.DiscardHandler), nil, "x", func() error { panic("defect") }); !errors.Is(err, ErrInternal) {
+		t.Errorf("error %v", err)
 	}
 }

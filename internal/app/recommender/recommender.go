@@ -357,6 +357,28 @@ func (r *recommender) look(snapshot *cluster.Snapshot) *view {
 	return v
 }
 
+// A view contains the input of a pass that all steps use.
+type view struct {
+	*cluster.Snapshot
+	served      []*cluster.Autoscaler
+	governing   map[cluster.Workload]*cluster.Autoscaler // the elected autoscaler of each target of a served one
+	assignments sizing.Assignments                       // of the same workloads
+	fleet       *fleet.Fleet                             // the sizes of the nodes
+
+	// Values that are computed when they are needed (cluster.Memo). If many autoscalers reference one workload, a value is computed once for the
+	// workload and not once for each autoscaler.
+	electing map[cluster.Workload]*cluster.Autoscaler // elected
+	applied  map[cluster.Workload]*cluster.Autoscaler // of all autoscalers, the one that is applied to the pods
+	podsSeen map[cluster.Workload]podsSeen
+	limits   map[usage.Ref]int64 // memoryLimit
+}
+
+type podsSeen struct {
+	live    int            // number of live pods
+	begun   bool           // a pod is not pending
+	looping []*cluster.Pod // live pods with a container in an OOM kill loop, at most maxLooping
+}
+
 // restore loads stored history into workloads that configure has prepared. It comes after configure, because stored model state is only used
 // if it fits the profile.
 func (r *recommender) restore(ctx context.Context, now time.Time, v *view) {

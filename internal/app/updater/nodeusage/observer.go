@@ -52,15 +52,15 @@ type Observer struct {
 	health   *process.Health
 	log      *slog.Logger
 	samples  map[cluster.Key]guard.Sample
-	next     time.Time                      // when usage is read next; zero if no node is watched
-	reading  *process.Task[metrics.Reading] // nil: none is in progress
-	failing  bool                           // the last reading failed, which was logged
-	unknown  []string                       // the nodes whose usage is not known, which was logged
+	next     time.Time              // when usage is read next; zero if no node is watched
+	reading  *task[metrics.Reading] // nil: none is in progress
+	failing  bool                   // the last reading failed, which was logged
+	unknown  []string               // the nodes whose usage is not known, which was logged
 
-	pressing *process.Task[map[string]guard.Pressure] // reads pressure; nil: none is in progress
-	turn     int                                      // the node with which it begins, if there are too many
-	failed   time.Time                                // when it was logged that pressure could not be read
-	silent   bool                                     // no kubelet reported pressure, which was logged
+	pressing *task[map[string]guard.Pressure] // reads pressure; nil: none is in progress
+	turn     int                              // the node with which it begins, if there are too many
+	failed   time.Time                        // when it was logged that pressure could not be read
+	silent   bool                             // no kubelet reported pressure, which was logged
 }
 
 // New returns an observer that has read nothing.
@@ -122,7 +122,7 @@ func (o *Observer) read(ctx context.Context, now time.Time, nodes []cluster.Node
 	if o.reading == nil && (now.After(o.next) || now.Before(o.next.Add(-retry))) {
 		within = o.wait
 		o.readPressure(ctx, now, nodes, book)
-		o.reading = process.Begin(o.log, o.health, "the usage of pods", func() (metrics.Reading, error) {
+		o.reading = begin(o.log, o.health, "the usage of pods", func() (metrics.Reading, error) {
 			ctx, cancel := context.WithTimeout(ctx, process.UsageTimeout)
 			defer cancel()
 			return o.reader.Read(ctx)
@@ -130,7 +130,7 @@ func (o *Observer) read(ctx context.Context, now time.Time, nodes []cluster.Node
 	}
 	if o.reading != nil {
 		o.next = now.Add(interval)
-		if o.reading.Ends(within) {
+		if o.reading.ends(within) {
 			o.took(now)
 		}
 	}
@@ -141,22 +141,22 @@ func (o *Observer) took(now time.Time) {
 	read := o.reading
 	o.reading = nil
 	switch {
-	case read.Err != nil:
+	case read.err != nil:
 		o.next = now.Add(retry)
 		if !o.failing {
-			o.log.Warn("Cannot read the memory usage of pods, so no pod moves from nodes that are nearly out of memory", slog.String("error", kube.Answer(read.Err)),
+			o.log.Warn("Cannot read the memory usage of pods, so no pod moves from nodes that are nearly out of memory", slog.String("error", kube.Answer(read.err)),
 				slog.String("remedy", "check that metrics-server runs, and apply deploy/rights/node-guard; or set --node-guard=false"))
 		}
 	case o.failing:
 		o.log.Info("Read the memory usage of pods after earlier failures")
 	}
-	o.failing = read.Err != nil
+	o.failing = read.err != nil
 	if o.failing {
 		return
 	}
-	o.samples = make(map[cluster.Key]guard.Sample, len(read.Result.Samples))
-	for i := range read.Result.Samples {
-		if s := &read.Result.Samples[i]; s.Has.Has(cluster.Memory) {
+	o.samples = make(map[cluster.Key]guard.Sample, len(read.result.Samples))
+	for i := range read.result.Samples {
+		if s := &read.result.Samples[i]; s.Has.Has(cluster.Memory) {
 			of := o.samples[s.Pod]
 			o.samples[s.Pod] = guard.Sample{At: cluster.Earliest(of.At, s.At), Bytes: of.Bytes + int64(s.Memory)}
 		}
@@ -166,20 +166,20 @@ func (o *Observer) took(now time.Time) {
 // readPressure takes the pressure that was read, and begins to read again. No pass waits for it.
 func (o *Observer) readPressure(ctx context.Context, now time.Time, nodes []cluster.Node, book *guard.Book) {
 	if last := o.pressing; last != nil {
-		if !last.Ends(time.Millisecond) {
+		if !last.ends(time.Millisecond) {
 			return
 		}
 		o.pressing = nil
-		for node, p := range last.Result { // the others keep theirs until it is too old
+		for node, p := range last.result { // the others keep theirs until it is too old
 			cluster.Put(&book.Pressure, node, p)
 		}
 		maps.DeleteFunc(book.Pressure, func(node string, _ guard.Pressure) bool { return !book.Filling[node] })
 		switch {
-		case last.Err != nil && now.Sub(o.failed) >= guard.Rest:
+		case last.err != nil && now.Sub(o.failed) >= guard.Rest:
 			o.failed = now
-			o.log.Warn("Cannot read the memory pressure of nodes from their kubelets; the node guard uses only the memory usage of these nodes", slog.String("error", kube.Answer(last.Err)),
+			o.log.Warn("Cannot read the memory pressure of nodes from their kubelets; the node guard uses only the memory usage of these nodes", slog.String("error", kube.Answer(last.err)),
 				slog.String("remedy", "after 401, set authentication.webhook.enabled=true in the configuration of the kubelets. After 403, apply deploy/rights/node-guard. If the certificate is not trusted, set serverTLSBootstrap=true in the configuration of the kubelets, or --kubelet-insecure-tls on podfit. Or set --node-guard-pressure=0"))
-		case last.Err == nil && len(last.Result) == 0 && !o.silent:
+		case last.err == nil && len(last.result) == 0 && !o.silent:
 			o.silent = true
 			o.log.Debug("Kubelets report no memory pressure (PSI) of nodes; the node guard uses only the memory usage of these nodes")
 		}
@@ -191,9 +191,39 @@ func (o *Observer) readPressure(ctx context.Context, now time.Time, nodes []clus
 	o.turn = (o.turn + maxKubelets) % len(due)
 	due = slices.Concat(due[o.turn:], due[:o.turn])[:min(len(due), maxKubelets)]
 	kubelets := o.kubelets
-	o.pressing = process.Begin(o.log, o.health, "the memory pressure of nodes", func() (map[string]guard.Pressure, error) {
+	o.pressing = begin(o.log, o.health, "the memory pressure of nodes", func() (map[string]guard.Pressure, error) {
 		ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 		defer cancel()
 		return kubelets.Pressures(ctx, due)
 	})
+}
+
+// A task is a call that runs beside the passes of a job. After ends, it has the outcome.
+type task[Result any] struct {
+	result Result
+	err    error
+	end    chan struct{}
+}
+
+// begin begins a call about an object, which must end by itself. A panic is an error.
+func begin[Result any](log *slog.Logger, h *process.Health, object string, do func() (Result, error)) *task[Result] {
+	t := &task[Result]{end: make(chan struct{})}
+	go func() {
+		defer close(t.end)
+		t.err = process.Try(log, h, object, func() (err error) {
+			t.result, err = do()
+			return err
+		})
+	}()
+	return t
+}
+
+// ends reports whether the call ends within some time.
+func (t *task[Result]) ends(within time.Duration) bool {
+	select {
+	case <-t.end:
+		return true
+	case <-time.After(within):
+		return false
+	}
 }

@@ -93,7 +93,7 @@ func (b *pressureBench) watch(t *testing.T, passes int) {
 	t.Helper()
 	for range passes {
 		b.Watch(t.Context(), b.now(), b.world, &b.book, true)
-		if b.pressing != nil && !b.pressing.Ends(time.Minute) {
+		if b.pressing != nil && !b.pressing.ends(time.Minute) {
 			t.Fatal("the reading does not end")
 		}
 		b.clock.Add(16)

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package nodeusage
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podfit.dev/podfit/internal/app/process"
 )
 
 func TestTask_callEndsOrPanics_hasItsOutcome(t *testing.T) {
@@ -20,22 +22,16 @@ func TestTask_callEndsOrPanics_hasItsOutcome(t *testing.T) {
 	}{
 		"succeeds": {func() (int, error) { time.Sleep(time.Minute); return 3, nil }, 3, nil},
 		"fails":    {func() (int, error) { time.Sleep(time.Minute); return 0, refused }, 0, refused},
-		"panics":   {func() (int, error) { time.Sleep(time.Minute); panic("defect") }, 0, ErrInternal},
+		"panics":   {func() (int, error) { time.Sleep(time.Minute); panic("defect") }, 0, process.ErrInternal},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			task := Begin(slog.New(slog.DiscardHandler), NewHealth(time.Hour), name, c.do)
-			if task.Ends(59 * time.Second) {
+			task := begin(slog.New(slog.DiscardHandler), process.NewHealth(time.Hour), name, c.do)
+			if task.ends(59 * time.Second) {
 				t.Errorf("%s: ends after less than a minute", name)
 			}
-			if !task.Ends(2*time.Second) || task.Result != c.want || !errors.Is(task.Err, c.err) {
-				t.Errorf("%s: result %d, error %v", name, task.Result, task.Err)
+			if !task.ends(2*time.Second) || task.result != c.want || !errors.Is(task.err, c.err) {
+				t.Errorf("%s: result %d, error %v", name, task.result, task.err)
 			}
 		})
-	}
-}
-
-func TestTry_withoutHealth_panicIsAnError(t *testing.T) {
-	if err := Try(slog.New(slog.DiscardHandler), nil, "x", func() error { panic("defect") }); !errors.Is(err, ErrInternal) {
-		t.Errorf("error %v", err)
 	}
 }
