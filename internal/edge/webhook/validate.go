@@ -23,13 +23,6 @@ type Gates struct {
 	PerVPAConfig    bool // recommender settings per VPA
 }
 
-// The names of the gates, for messages.
-const (
-	gateInPlace         = "InPlace"
-	gateCPUStartupBoost = "CPUStartupBoost"
-	gatePerVPAConfig    = "PerVPAConfig"
-)
-
 var (
 	updateModes = []string{ // without Auto, which is accepted but deprecated
 		string(v1.UpdateModeInPlace), string(v1.UpdateModeInPlaceOrRecreate), string(v1.UpdateModeInitial),
@@ -139,7 +132,7 @@ func (v *validation) updateMode(mode *v1.UpdateMode, at *field.Path) {
 		v.add(field.NotSupported(at.Child("updateMode"), *mode, updateModes))
 	case *mode == v1.UpdateModeInPlace && !v.gates.InPlace:
 		v.add(field.Forbidden(at.Child("updateMode"), fmt.Sprintf(
-			"in order to use UpdateMode %s, you must enable feature gate %s in the admission-controller args", *mode, gateInPlace)))
+			"in order to use UpdateMode %s, you must enable feature gate InPlace in the admission-controller args", *mode)))
 	}
 }
 
@@ -211,7 +204,7 @@ func (v *validation) recommenderSettings(c *v1.ContainerResourcePolicy, at *fiel
 // perVPA reports whether recommender settings per VPA are enabled, and adds an error if not.
 func (v *validation) perVPA(at *field.Path) bool {
 	if !v.gates.PerVPAConfig {
-		v.add(field.Forbidden(at, fmt.Sprintf("not supported when feature flag %s is disabled", gatePerVPAConfig)))
+		v.add(field.Forbidden(at, "not supported when feature flag PerVPAConfig is disabled"))
 	}
 	return v.gates.PerVPAConfig
 }
@@ -224,8 +217,7 @@ func atLeastOne[N int32 | int64](v *validation, n N, at *field.Path) {
 
 func (v *validation) boost(b *v1.StartupBoost, at *field.Path) {
 	if !v.gates.CPUStartupBoost {
-		v.add(field.Forbidden(at, fmt.Sprintf(
-			"in order to use startupBoost, you must enable feature gate %s in the admission-controller args", gateCPUStartupBoost)))
+		v.add(field.Forbidden(at, "in order to use startupBoost, you must enable feature gate CPUStartupBoost in the admission-controller args"))
 		return
 	}
 	if b.CPU == nil {
