@@ -222,8 +222,12 @@ func begin[Result any](log *slog.Logger, h *process.Health, object string, do fu
 func (t *task[Result]) ends(within time.Duration) bool {
 	select {
 	case <-t.end:
-		return true
 	case <-time.After(within):
+	}
+	select {
+	case <-t.end: // at the same time
+		return true
+	default:
 		return false
 	}
 }

@@ -35,3 +35,14 @@ func TestTask_callEndsOrPanics_hasItsOutcome(t *testing.T) {
 		})
 	}
 }
+
+// A call that has ended is seen at once, also if the time to wait for it is over, too.
+func TestTask_endedCallAndNoTimeLeft_isSeen(t *testing.T) {
+	done := &task[int]{end: make(chan struct{})}
+	close(done.end)
+	for range 10_000 {
+		if !done.ends(0) {
+			t.Fatal("a call that has ended is not seen")
+		}
+	}
+}
