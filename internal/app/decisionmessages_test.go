@@ -352,9 +352,9 @@ var decisionMessages = []decisionMessage{
 	},
 	{
 		Code: decision.NotYetAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},
-		Meaning: "The updater created the replacement of a pod in a dry run before it evicts the pod. The admission controller was called, but the replacement had other requests " +
-			"than the recommended ones. The admission controller learns of a new target a moment after the updater, so the dry run is repeated.",
-		Remedy: "No action is required. If the second dry run has the same result, the reason is `NotSizedAtAdmission`.",
+		Meaning: "podfit created a replacement of the pod in a dry run, to see whether an eviction has an effect. The admission controller was called, but the replacement did not get the recommended requests. " +
+			"The admission controller may learn of a new target later than the updater, so podfit repeats the dry run.",
+		Remedy: "No action is required. If the next dry run has the same result, the reason is `NotSizedAtAdmission`.",
 	},
 	{
 		Code: decision.NotSizedAtAdmission, Example: decision.Reason{Until: exampleTime, Resource: cluster.CPU, From: 100, To: 700},

@@ -25,6 +25,9 @@ type Book struct {
 	Delays *attempt.Delays
 }
 
+// secondDryRun is after what time a dry run is repeated. An admission controller whose watch works knows a target by then.
+const secondDryRun = 10 * time.Second
+
 // NotSized returns the reason to leave a pod if the last dry run for its workload shows that replacements do not get the recommended
 // requests. The next dry run is made after the first delay of evictions without effect, which does not double: it disrupts nothing. The first
 // one that an admission controller took part in is repeated soon: it learns of a new target by its own watch, and may have been late.
@@ -40,7 +43,7 @@ func (b *Book) NotSized(p *cluster.Pod) (decision.Reason, bool) {
 	switch {
 	case u.First:
 		r.Code = decision.NotYetAtAdmission
-		r.Until = u.At.Add(shortestRescue)
+		r.Until = u.At.Add(secondDryRun)
 	case u.Called:
 		r.Want = 1
 	}
@@ -162,7 +165,9 @@ func (b *Book) Undiagnosed(ds []decision.Decision) []decision.Decision {
 		}
 		last, undiagnosed := b.Ledger.Undiagnosed(w)
 		since := b.Now.Sub(last) // negative if the clock was set back
-		if _, waits := b.NotSized(d.Pod); waits || !undiagnosed || !last.IsZero() && since >= 0 && since < b.Delays.EvictionBackoff {
+		r, waits := b.NotSized(d.Pod)
+		tooSoon := r.Code != decision.NotYetAtAdmission && !last.IsZero() && since >= 0 && since < b.Delays.EvictionBackoff
+		if waits || !undiagnosed || tooSoon {
 			continue
 		}
 		asked[w] = last

@@ -20,7 +20,7 @@ type Unsized struct {
 	Resource  cluster.Resource // of the largest difference
 	Got, Want int64            // of the resource: millicores or bytes
 	Called    bool             // the admission controller took part
-	First     bool             // no earlier dry run showed this: it may be that the admission controller does not know the target yet
+	First     bool             // the admission controller may not know the target yet: this is the first such dry run, or it got the target before
 	Failed    string           // why the replacement would not be created: the API server could not call a webhook; "" if it would be
 	At        time.Time
 }
@@ -86,11 +86,11 @@ func (l *evictionRecords) DryRun(now time.Time, d Attempt, replacement *cluster.
 	if replacement != nil {
 		u = differenceOf(replacement, d.With)
 	}
-	u.First = u.Called && (e.unsized == nil || e.unsized.Container != u.Container || e.unsized.Resource != u.Resource || e.unsized.Want != u.Want)
+	u.First = u.Called && (e.unsized == nil || !e.unsized.Called || u.Got == e.unsized.Want) // a target changes often: another one alone proves nothing
 	u.At = now
 	e.unsized = u
 	e.diagnosed = !u.First
-	e.asked = time.Time{}
+	e.asked = now
 	l.evictions[w] = e
 	return false
 }

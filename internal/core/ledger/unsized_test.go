@@ -94,6 +94,31 @@ func TestDryRun_replacement_showsWhetherItIsSized(t *testing.T) {
 	}
 }
 
+// An admission controller that takes part may know a target late. Its first answer proves nothing, and neither does one with the target before.
+// All others count, although targets change often.
+func TestDryRun_admissionControllerTakesPart_firstAnswerAndLateOnesDoNotCount(t *testing.T) {
+	l, pod := New(), podsOf(1)[0]
+	for i, step := range []struct {
+		want, got int64
+		first     bool
+	}{
+		{200, 900, true},  // another webhook resets the request, or the target is not known yet
+		{200, 900, false}, // another webhook
+		{250, 900, false}, // still, with another target
+		{300, 250, true},  // the target before
+		{300, 250, false}, // it is not late, but another webhook
+		{350, 400, false}, // neither
+	} {
+		now := noon.Add(time.Duration(i) * time.Minute)
+		l.DryRun(now, Attempt{Pod: pod, Autoscaler: vpa, Do: decision.Evict, With: fits(step.want), Newest: pod.Created}, created(step.got, true), "")
+		u, found := l.LastUnsized(db)
+		asked, open := l.Undiagnosed(db)
+		if !found || u.First != step.first || open != step.first || !asked.Equal(now) {
+			t.Errorf("step %d: %+v, open %t since %s; want the first answer %t", i, u, open, asked, step.first)
+		}
+	}
+}
+
 // The record of a dry run ends with the next eviction, and with a replacement that has the requests.
 func TestDryRun_replacementHasItsSize_recordEnds(t *testing.T) {
 	for name, end := range map[string]func(l *Ledger, p *cluster.Pod){

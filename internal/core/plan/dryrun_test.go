@@ -101,14 +101,6 @@ func TestPass_admissionControllerKnowsOldTarget_isAskedAgainSoon(t *testing.T) {
 		}
 		now = now.Add(until)
 	}
-	pass := Begin(now, w, b)
-	d := evictions(pass)[0]
-	for i := range d.With {
-		d.With[i].Requests = d.With[i].Requests.Set(cluster.Memory, 5<<30) // another target
-	}
-	if why, _ := pass.DryRun(d, old(d.Pod), ""); !why.Until.Equal(now.Add(10 * time.Second)) {
-		t.Errorf("%s; want a second dry run after 10s for another target", why)
-	}
 }
 
 // The cause of evictions without effect is found without another eviction, and only once. A pod that is left for another reason keeps it.
