@@ -121,15 +121,11 @@ test-worlds: ## Simulate 10,000 random clusters where replacements do not get th
 # LONG=1 injects also the faults that take long. With it, WRITE=1 writes docs/faults.md.
 LONG ?=
 WRITE ?=
-FAULTS = CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 5h -v -run '^TestFaults_' .
 
 .PHONY: faults
 faults: build localcluster ## Inject one fault after the other into a local cluster, and report how soon podfit works again (40 minutes; LONG=1 for all faults: 90 minutes)
-	@$(STEP) "faults" env PODFIT_FAULTS=$(if $(LONG),long,1) PODFIT_FAULTS_WRITE=$(WRITE) $(FAULTS)
-
-.PHONY: faults-list
-faults-list: ## Write docs/faults.md with the faults that make faults injects, and without times
-	@env PODFIT_FAULTS=list $(FAULTS)
+	@$(STEP) "faults" env PODFIT_FAULTS=$(if $(LONG),long,1) PODFIT_FAULTS_WRITE=$(WRITE) \
+		CGO_ENABLED=0 go -C test/e2e test -vet=off -trimpath -count=1 -timeout 5h -v -run '^TestFaults_' .
 
 # MINUTES is how long the scene takes: 3 to try it.
 MINUTES ?= 30

@@ -24,7 +24,8 @@ so does other work on it. Memory, requests and CPU time depend less on that.
 
 - Each VPA targets a Deployment (70 %%), a StatefulSet (20 %%) or a CronJob (10 %%). Every fifth workload has two containers. Usage follows a wave of one hour, with noise.
 - At the start there are checkpoints of 8 days, and no VPA has a recommendation. Requests suit the usage, but for 1 %% of the workloads.
-- Each component may send 500 requests per second. All other flags have their defaults: a pass each minute.
+- Each component may send 500 requests per second, and 500 at once. All other flags have their defaults: a pass each minute. A pass that writes more than 500 statuses and
+  checkpoints waits for this limit: with 10,000 VPAs in the first half hour, but not with 2,500.
 - The steady state begins one minute after the last first recommendation, or as many later as the title says, and lasts for %.0f s. In the first half hour, bounds and targets
   still follow the new samples, so more statuses are written. Then the webhook gets 500 reviews per second for 20 s. A latency counts from
   the time at which the review was due; an empty server shows how much of it is due to the machine and the client: if that alone exceeds the budget, the machine was too busy to tell.
