@@ -605,6 +605,12 @@ var decisionMessages = []decisionMessage{
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
+		Code: decision.ObjectiveMissed, Example: decision.Reason{Text: "its value is not < 0.01", Note: "Its last value was 0.03."},
+		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query is not as it must be, or its value is not known. The canary keeps the new size, the other pods keep theirs, and podfit reverts nothing because of the query.",
+		Remedy: "Find out whether the new size is the cause. If the query is wrong, correct it; `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/canary-query-` removes it, and then the other pods follow. " +
+			"If its value is not known, check `--prometheus-address` of the updater and whether Prometheus has the metrics with the label `namespace`. See [rollout.md](rollout.md#objective).",
+	},
+	{
 		Code: decision.Protected, Example: decision.Reason{Text: "karpenter.sh/do-not-disrupt: true"},
 		Meaning: "The pod should change, that is possible only by an eviction, a surge or a deletion, and an annotation of the pod forbids to end it: " +
 			"`cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"` or `karpenter.sh/do-not-disrupt: \"true\"`. An OOM rescue does not end it either. Resizes in place are not affected. The same holds for pods that are sized by their role (`podfit.dev/role-label` of the VPA), whatever the remedy below says: remove that annotation of the VPA, or delete the pod.",

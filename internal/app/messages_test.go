@@ -412,7 +412,7 @@ var logSections = map[string]struct{ title, remedy string }{
 		"`kubectl auth can-i patch verticalpodautoscalers --subresource=status -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`."},
 	"internal/app/updater/surges": {"Updater: surges", "The Deployment keeps its number of replicas, or has one more until podfit can go on. Check the permissions of the updater " +
 		"(`kubectl auth can-i patch deployments -n NAMESPACE --as=system:serviceaccount:kube-system:vpa-updater`), and the record: `kubectl -n NAMESPACE get WORKLOAD -o yaml`."},
-	"internal/app/updater/throttling": {"Updater: CPU throttling of canaries", "Canaries are judged without their CPU throttling until Prometheus answers. Check `--prometheus-address`, the credentials, and Prometheus."},
+	"internal/app/updater/throttling": {"Updater: CPU throttling and objectives of canaries", "Canaries are judged without their CPU throttling, and wait for their objective, until Prometheus answers. Check `--prometheus-address`, the credentials, and Prometheus."},
 	"internal/app/updater/updatestate": {"Updater: update states", "If update states cannot be loaded, the updater changes no pods until they are; if they cannot be stored, it works without them. " +
 		"Check the API server (`kubectl get --raw='/readyz?verbose'`), and the permissions of the updater (`kubectl auth can-i --list --as=system:serviceaccount:kube-system:vpa-updater`)."},
 	"internal/app/web": {"Web page", "Without VPA objects, the page shows requests and usage: create VPAs, or run `podfit recommend`. A message with the attribute `panic` reports a bug in podfit; everything else continues."},

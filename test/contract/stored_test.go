@@ -47,7 +47,7 @@ var storedAs = map[string]string{
 }
 
 // namesOfPeople are names that people set, and podfit only reads.
-var namesOfPeople = strings.Fields(`autoscale canary-duration change-window continues cpu-limits criticality eviction-tolerance followers freeze hpa
+var namesOfPeople = strings.Fields(`autoscale canary-duration canary-query change-window continues cpu-limits criticality eviction-tolerance followers freeze hpa
 	ignore-do-not-disrupt initial-delay inject-cpu-count inject-heap-percent learn-startup-boost make-room max-allowed- max-step memory-limits memory-per-cpu
 	min-allowed- min-change mover profile role-label rollout runtime runtime-guards`)
 

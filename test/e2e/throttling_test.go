@@ -42,6 +42,7 @@ func TestThrottling_realPrometheus_sharesArePerPartAndContainer(t *testing.T) {
 		}
 	}
 	request = usageOf(request, p.ns, "web-b", "app", 0.8, now)
+	request = usageOf(request, p.ns+"-bank", "vault-0", "app", 5, now)
 	header := http.Header{
 		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"},
 	}
@@ -79,6 +80,28 @@ func TestThrottling_realPrometheus_sharesArePerPartAndContainer(t *testing.T) {
 	}
 	if changed.Pod != "web.new" || math.Abs(changed.Throttled/changed.All-0.5) > 0.02 || !math.IsNaN(changed.P95) {
 		t.Errorf("web.new: %+v, want 50 %% throttled, and unknown usage", changed)
+	}
+	// The query of an objective reads only series of its namespace, whatever it asks for.
+	for query, want := range map[string]string{
+		"sum(rate(container_cpu_usage_seconds_total[5m])) < 1":                                                     "[0.8]",
+		"quantile(0.5, rate(container_cpu_usage_seconds_total[5m] offset 5m)) >= -1":                               "[0.8]",
+		"count(container_cpu_usage_seconds_total or container_cpu_usage_seconds_total{namespace=~\".+\"}) < 1":     "[1.0]",
+		"sum(rate(container_cpu_usage_seconds_total{namespace=\"" + p.ns + "-bank\"}[5m])) < 1":                    "[]",
+		"container_cpu_cfs_periods_total < 1":                                                                      "two",
+		"no_such_metric < 1":                                                                                       "[]",
+		"sum(container_cpu_usage_seconds_total) / sum(container_cpu_usage_seconds_total{pod=\"vault-0\"}) * 0 < 1": "[]",
+	} {
+		values, err := client.Objective(t.Context(), p.ns, query, now)
+		text := fmt.Sprintf("%.1f", values)
+		if len(values) == 2 {
+			text = "two"
+		}
+		if err != nil || text != want {
+			t.Errorf("%s: %s, error %v, want %s", query, text, err, want)
+		}
+	}
+	if values, err := client.Objective(t.Context(), p.ns, "(container_cpu_cfs_periods_total * on (container) container_cpu_cfs_throttled_periods_total) < 1", now); err == nil {
+		t.Errorf("several series match, and the values are %v", values)
 	}
 }
 

@@ -116,8 +116,8 @@ func (p *Poller[Question, Answer]) round(ctx context.Context, began time.Time) {
 	})
 }
 
-// next returns the workloads whose question is due: half of them are those with the oldest question, and the others take turns by namespace, so
-// that a namespace with many workloads does not delay those of others.
+// next returns the workloads whose question is due. If they are too many, half of them are those with the oldest question. They take turns by
+// namespace, so that a namespace with many workloads, or with slow ones, does not delay those of others.
 func (p *Poller[Question, Answer]) next(now time.Time) []cluster.Workload {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,18 +130,25 @@ func (p *Poller[Question, Answer]) next(now time.Time) []cluster.Workload {
 	slices.SortFunc(due, func(a, b cluster.Workload) int {
 		return cmp.Or(p.answers[a].tried.Compare(p.answers[b].tried), a.Compare(b))
 	})
-	most := p.config.Most
-	if len(due) <= most {
-		return due
+	if most := p.config.Most; len(due) > most {
+		turns := turnsOf(due)
+		slices.SortStableFunc(due[most/2:], func(a, b cluster.Workload) int { return turns[a] - turns[b] })
+		due = due[:most]
 	}
-	turns := make(map[cluster.Workload]int, len(due)) // how many of the same namespace are before it
+	turns := turnsOf(due)
+	slices.SortStableFunc(due, func(a, b cluster.Workload) int { return turns[a] - turns[b] })
+	return due
+}
+
+// turnsOf returns how many workloads of the same namespace are before each.
+func turnsOf(list []cluster.Workload) map[cluster.Workload]int {
+	turns := make(map[cluster.Workload]int, len(list))
 	before := map[string]int{}
-	for _, w := range due {
+	for _, w := range list {
 		turns[w] = before[w.Namespace]
 		before[w.Namespace]++
 	}
-	slices.SortStableFunc(due[most/2:], func(a, b cluster.Workload) int { return turns[a] - turns[b] })
-	return due[:most]
+	return turns
 }
 
 // read sends the question about a workload and keeps the answer, if the workload is still asked about.

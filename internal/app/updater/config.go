@@ -236,14 +236,14 @@ func validateShare(flag string, value float64) error {
 	return fmt.Errorf("--%s must be above 0 and at most 1, got %v", flag, value)
 }
 
-// PrometheusConfig is how the CPU throttling of canaries is read from Prometheus. Without an address, it is not read.
+// PrometheusConfig is how the CPU throttling and the objectives of canaries are read from Prometheus. Without an address, they are not read.
 type PrometheusConfig struct{ prom.Config }
 
 // flags binds the configuration to flags with the names that the recommender has for its Prometheus. "podfit run" has the flags of the
 // recommender.
 func (c *PrometheusConfig) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Address, "prometheus-address", c.Address, "URL of a Prometheus that scrapes cAdvisor. The updater reads there whether the CPU of canaries is throttled "+
-		"(annotation podfit.dev/rollout). Empty means that canaries are judged without it.")
+	fs.StringVar(&c.Address, "prometheus-address", c.Address, "URL of a Prometheus that scrapes cAdvisor. The updater reads there whether the CPU of canaries is throttled, "+
+		"and the query that canaries wait for (annotations podfit.dev/rollout and podfit.dev/canary-query). Empty means that canaries are judged without throttling, and wait for their query.")
 	fs.BoolVar(&c.Insecure, "prometheus-insecure", c.Insecure, "If true, do not verify the TLS certificate of Prometheus.")
 	fs.StringVar(&c.TokenFile, "prometheus-bearer-token-file", c.TokenFile, "Path of a file that contains the bearer token for Prometheus.")
 	fs.StringVar(&c.NamespaceLabel, "container-namespace-label", c.NamespaceLabel, "Label of the usage metrics that contains the namespace.")

@@ -19,6 +19,7 @@ import (
 	"podfit.dev/podfit/internal/core/headroom"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/plan"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/surge"
 	"podfit.dev/podfit/internal/edge/kube/watcher"
 )
@@ -146,6 +147,7 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 	snapshot := w.Snapshot()
 	gathered := u.gather(snapshot, u.served(snapshot.Autoscalers))
 	gathered.Surges = surgesOf(w)
+	gathered.Throttling = map[cluster.Workload]rollout.Throttling{} // what the updater has read is not known
 	if c.CapacityBeforeEviction != capacityOff && c.WatchesAllPods() {
 		gathered.Provider = headroom.PlaceholderPods // whether podfit may create them is not known without a request that writes
 		if slices.ContainsFunc(states, lackedProvider) {

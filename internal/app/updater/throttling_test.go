@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,11 @@ import (
 type periods struct {
 	canaries float64 // share of throttled periods
 	err      error
+	value    atomic.Int64 // of objectives
+}
+
+func (p *periods) Objective(context.Context, string, string, time.Time) ([]float64, error) {
+	return []float64{float64(p.value.Load())}, p.err
 }
 
 func (p *periods) Throttling(context.Context, rollout.ThrottlingQuery, time.Time) ([]rollout.ContainerThrottling, error) {
@@ -169,6 +175,59 @@ func TestUpdater_canaryAndStatesCannotBeStored_evictsNothingAndReportsIt(t *test
 		y.run(t, time.Hour)
 		if len(y.done) > 0 || y.eventCount("UpdateHeld") != 1 || countHeld(y.recorded, decision.Reason{Code: decision.NoWayBack}) != 1 {
 			t.Errorf("done %q, events %q", y.done, y.recorded)
+		}
+	})
+}
+
+// The other pods wait for the objective, also after the time of the canary, and after a restart of the updater. The condition has the cause.
+func TestUpdater_objectiveOfTheCanary_otherPodsWaitUntilItHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFakeCluster(cluster.InPlaceOrRecreate)
+		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "errors < 1", Operator: "<", Limit: 1, Span: 5 * time.Minute}}
+		source := &periods{}
+		source.value.Store(7)
+		before := y.pods[0].Containers[0].Requests
+		changed := func() (n int) {
+			for _, p := range y.pods {
+				if p.Containers[0].Requests != before {
+					n++
+				}
+			}
+			return n
+		}
+		u := newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		run := func(minutes int, observer *throttling.Observer) (last decision.Reason) {
+			u.throttling = observer
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { observer.Run(ctx) })
+			for range minutes {
+				for _, d := range u.update(t.Context(), time.Now()) {
+					if d.Do == decision.Leave && d.Reason.Code != decision.Fits {
+						last = d.Reason
+					}
+				}
+				time.Sleep(time.Minute)
+			}
+			cancel()
+			running.Wait()
+			return last
+		}
+		observer := throttling.New(source, time.Minute, u.health, y.log)
+		want := "The canary has run well, but no further pod gets the new size while the query of the annotation podfit.dev/canary-query does not hold: its value is not < 1. Its last value was 7."
+		if r := run(40, observer); changed() != 1 || r.Code != decision.ObjectiveMissed || r.String() != want {
+			t.Errorf("%d pods are changed, reason %s", changed(), r)
+		}
+		states := u.ledger.Export(u.budget.Delays)
+		u = newUpdater(y.config, y, y, y, y, NewMetrics(prometheus.NewRegistry()), process.NewHealth(time.Hour), y.log)
+		u.ledger.Restore(time.Now(), states)
+		if r := run(1, nil); changed() != 1 || r.Code != decision.ObjectiveMissed || !strings.Contains(r.String(), "no address of Prometheus") {
+			t.Errorf("without Prometheus: %d pods are changed, reason %s", changed(), r)
+		}
+		source.value.Store(0)
+		run(20, observer)
+		if s := u.ledger.Canary(y.autoscalers[0].Target); changed() != len(y.pods) || s.Phase != rollout.Accepted {
+			t.Errorf("%d of %d pods are changed, state %+v", changed(), len(y.pods), s)
 		}
 	})
 }

@@ -115,10 +115,32 @@ type Freeze struct {
 
 // Canary is how the changes of a workload are rolled out (annotations podfit.dev/rollout and podfit.dev/canary-duration, or a SizingProfile).
 type Canary struct {
-	On      bool
-	Set     bool          // the autoscaler has the annotation podfit.dev/rollout, so its profile does not apply
-	Watch   time.Duration // how long the first pod is watched before the others are changed; 0 if it is not On and not set
-	Problem string        // the error in the annotations or the profile, "" if there is none
+	On        bool
+	Set       bool          // the autoscaler has the annotation podfit.dev/rollout, so its profile does not apply
+	Watch     time.Duration // how long the first pod is watched before the others are changed; 0 if it is not On and not set
+	Objective Objective     // what must hold before the others are changed (annotation podfit.dev/canary-query)
+	Problem   string        // the error in the annotations or the profile, "" if there is none
+}
+
+// An Objective is a comparison of a value in Prometheus with a number. The zero value is none.
+type Objective struct {
+	Query    string        // in PromQL, "" if there is none
+	Operator string        // <, <=, > or >=; "" if the query is invalid
+	Limit    float64       // the number
+	Span     time.Duration // how far back from the time of the query it reads
+}
+
+// Holds reports whether the value is as it must be.
+func (o Objective) Holds(value float64) bool {
+	switch o.Operator {
+	case "<":
+		return value < o.Limit
+	case "<=":
+		return value <= o.Limit
+	case ">":
+		return value > o.Limit
+	}
+	return o.Operator == ">=" && value >= o.Limit
 }
 
 // Under returns how the changes of an autoscaler are rolled out whose profile has a rollout. Each annotation overrides the field of the
@@ -130,6 +152,7 @@ func (c Canary) Under(profile Canary) Canary {
 	if c.Watch > 0 {
 		profile.Watch = c.Watch
 	}
+	profile.Objective = c.Objective
 	profile.Problem = cmp.Or(c.Problem, profile.Problem)
 	return profile
 }

@@ -179,7 +179,9 @@ var entries = map[ReasonCode]entry{
 			"{want}%{next}",
 	},
 	AwaitingCanary: {name: "Canary", text: "Pod {cause} gets the new size first and is watched (annotation podfit.dev/rollout){next}"},
-	Reverted:       {name: "Reverted", text: "The recommendation is held back, because after the last change {cause}{next}"},
+	ObjectiveMissed: {name: "ObjectiveMissed", attention: true, text: "The canary has run well, but no further pod gets the new size while the query of the annotation " +
+		"podfit.dev/canary-query does not hold: {text}"},
+	Reverted: {name: "Reverted", text: "The recommendation is held back, because after the last change {cause}{next}"},
 	Surging: {name: "Surging", text: "A surge of the Deployment is in progress. It replaces pod {text} and is taken back at {until} if " +
 		"the new pod is not ready"},
 	SurgeFailed: {name: "SurgeFailed", text: "The surge of the pod was taken back{quote}{next}"},

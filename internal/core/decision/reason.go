@@ -129,6 +129,8 @@ const (
 	Protected // an annotation of the pod forbids to evict it
 
 	EffectUnknown // the replacement of the last evicted pod does not show whether the eviction had an effect
+
+	ObjectiveMissed // the canary has run well, but a query that must hold does not, or its value is unknown
 )
 
 // String returns the name of the reason.

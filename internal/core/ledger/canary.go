@@ -35,7 +35,7 @@ func (l *canaryRecords) ObserveCanaries(now time.Time, v View) map[cluster.Workl
 			if v.Throttling == nil {
 				answer.Result = rollout.NoPrometheus
 			}
-			if s := l.canaries[workload].ObserveThrottling(now, a.Canary.Watch, pods, answer); s.Phase != rollout.Idle || s.Reverts > 0 {
+			if s := l.canaries[workload].ObserveAll(now, a.Canary, pods, answer); s.Phase != rollout.Idle || s.Reverts > 0 {
 				out[workload] = s
 			} else {
 				delete(out, workload)
@@ -45,7 +45,7 @@ func (l *canaryRecords) ObserveCanaries(now time.Time, v View) map[cluster.Workl
 	return out
 }
 
-// ThrottlingQueries returns the queries for the CPU throttling of the canaries, at most one per workload.
+// ThrottlingQueries returns the queries for the CPU throttling and the objectives of the canaries, at most one per workload.
 func (l *canaryRecords) ThrottlingQueries(now time.Time, governed []cluster.Governed) map[cluster.Workload]rollout.ThrottlingQuery {
 	out := map[cluster.Workload]rollout.ThrottlingQuery{}
 	for _, g := range governed {
@@ -54,7 +54,7 @@ func (l *canaryRecords) ThrottlingQueries(now time.Time, governed []cluster.Gove
 			continue
 		}
 		for workload, pods := range cluster.GroupBy(g.Pods, (*cluster.Pod).Workload) {
-			if q, ok := l.canaries[workload].ThrottlingQuery(now, a.Canary.Watch, pods); ok {
+			if q, ok := l.canaries[workload].Query(now, a.Canary, pods); ok {
 				out[workload] = q
 			}
 		}

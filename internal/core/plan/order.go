@@ -72,7 +72,7 @@ func inTurn(ds []*entry, last func(namespace string) time.Time, before func(a, b
 }
 
 // awaitsOthers are the reasons of pods that may change if others of their controller do not.
-var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true}
+var awaitsOthers = map[decision.ReasonCode]bool{decision.BudgetSpent: true, decision.Probing: true, decision.AwaitingCanary: true, decision.ObjectiveMissed: true}
 
 // offerBudget gives what pods that wait for capacity, or for the room of others, had of the budget and of quotas to other pods of their controllers and
 // namespaces. These may be on a node with room. If the pod that waits was to be the canary, another one is. hold leaves those that lack room, too.

@@ -338,7 +338,7 @@ func (p *Pass) takeWaiting(d *entry, h disruption.Health) []decision.Decision {
 		switch {
 		case waiting.Do != decision.Leave:
 			next = append(next, *waiting.Decision)
-		case waiting.Reason.Code == decision.Probing, waiting.Reason.Code == decision.AwaitingCanary:
+		case waiting.Reason.Code == decision.Probing, waiting.Reason.Code == decision.AwaitingCanary, waiting.Reason.Code == decision.ObjectiveMissed:
 			still = append(still, waiting)
 		}
 	}

@@ -4,6 +4,7 @@
 package rollout
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -53,12 +54,13 @@ var comparisonTexts = map[Comparison]string{
 	NoData:       "CPU throttling is not compared, because Prometheus has too few data of the pods.",
 }
 
-// A ThrottlingQuery selects the data for the comparison of a workload.
+// A ThrottlingQuery selects the data for the comparison of a workload, and has its objective.
 type ThrottlingQuery struct {
 	Namespace string
-	Canaries  []string // names of pods with the new size, sorted; at most MaxComparedPods
-	Others    []string // likewise of pods that are not changed yet
-	Changed   string   // name of the pod that was changed; "" if its time before the change is no evidence
+	Objective cluster.Objective // none if its value does not count yet
+	Canaries  []string          // names of pods with the new size, sorted; at most MaxComparedPods; none if there is nothing to compare
+	Others    []string          // likewise of pods that are not changed yet
+	Changed   string            // name of the pod that was changed; "" if its time before the change is no evidence
 	Since     time.Time
 	Change    time.Time     // end of the time before the change
 	Before    time.Duration // length of the time before the change
@@ -85,10 +87,28 @@ type Throttling struct {
 	At         time.Time // of the query
 	Result     Comparison
 	Containers []ContainerThrottling // empty unless Result is Compared
+	Objective  Reading
 }
 
-// ThrottlingQuery returns the query for the throttling of the canary, and false if there is nothing to compare now.
-func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*cluster.Pod) (ThrottlingQuery, bool) {
+// A Reading is the answer to the query of an objective.
+type Reading struct {
+	Failed bool // Prometheus did not answer, or with an error
+	Values int  // number of values; only one is usable
+	Value  float64
+}
+
+// Query returns what to ask Prometheus about the canary, and false if there is nothing now. The value of an objective counts when all that it reads
+// is later than the change.
+func (s State) Query(now time.Time, c cluster.Canary, pods []*cluster.Pod) (ThrottlingQuery, bool) {
+	q, compares := s.throttlingQuery(now, c.Watch, pods)
+	if s.Phase == Watching && c.Objective.Operator != "" && now.Sub(s.Since) >= c.Objective.Span && len(pods) > 0 {
+		q.Namespace, q.Change, q.Objective = pods[0].Namespace, s.Since, c.Objective
+	}
+	return q, compares || q.Objective.Query != ""
+}
+
+// throttlingQuery returns the query for the throttling of the canary, and false if there is nothing to compare now.
+func (s State) throttlingQuery(now time.Time, watch time.Duration, pods []*cluster.Pod) (ThrottlingQuery, bool) {
 	if s.Phase != Watching {
 		return ThrottlingQuery{}, false
 	}
@@ -111,7 +131,10 @@ func (s State) ThrottlingQuery(now time.Time, watch time.Duration, pods []*clust
 	if s.Restarts != wasDown {
 		q.Changed = s.Pod
 	}
-	return q, len(q.Canaries) > 0 && (q.Changed != "" || len(q.Others) > 0)
+	if len(q.Canaries) == 0 || q.Changed == "" && len(q.Others) == 0 {
+		return ThrottlingQuery{}, false
+	}
+	return q, true
 }
 
 // readySince returns the names of the pods that have been ready since a time.
@@ -140,9 +163,66 @@ func (s State) hasCPULimit(canaries []*cluster.Pod) bool {
 	return false
 }
 
-// ObserveThrottling is Observe, and reverts the size if the canary is throttled much more than before and than the other pods. Without a
-// usable answer, the canary is judged by the rest.
-func (s State) ObserveThrottling(now time.Time, watch time.Duration, pods []*cluster.Pod, answer Throttling) State {
+// ObserveAll is Observe, and considers what Prometheus has answered. The size is reverted if the canary is throttled much more than before and than
+// the other pods; without a usable answer, it is judged by the rest. The canary is accepted only while its objective holds; nothing is reverted because
+// of it.
+func (s State) ObserveAll(now time.Time, c cluster.Canary, pods []*cluster.Pod, answer Throttling) State {
+	next := s.observeThrottling(now, c.Watch, pods, &answer)
+	next.Missed = ""
+	next.Value = nil
+	if s.Phase != Watching || next.Phase != Accepted || c.Objective.Query == "" {
+		return next
+	}
+	if next.Missed = s.missed(now, c.Objective, &answer); next.Missed != "" {
+		next.Phase = Watching
+		next.Reverts = s.Reverts
+		if r := answer.Objective; r.Values == 1 && s.isOwn(now, &answer) {
+			next.Value = &r.Value
+		}
+	}
+	return next
+}
+
+// LastValue returns the value of the objective as a full sentence, "" if it is not known.
+func (s State) LastValue() string {
+	if s.Value == nil {
+		return ""
+	}
+	return fmt.Sprintf("Its last value was %.4g.", *s.Value)
+}
+
+// missed returns why an objective does not hold, as the end of a sentence; "" if it holds.
+func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) string {
+	reading := answer.Objective
+	isOwn := s.isOwn(now, answer) && answer.Query.Objective == o && answer.At.Sub(s.Since) >= o.Span
+	switch {
+	case o.Operator == "":
+		return "the annotation is invalid"
+	case answer.Result == NoPrometheus:
+		return "the updater has no address of Prometheus"
+	case !isOwn:
+		return "its value after the change is not known yet"
+	case reading.Failed:
+		return "Prometheus does not answer it"
+	case reading.Values == 0:
+		return "it has no value"
+	case reading.Values > 1:
+		return "it has more than one value"
+	case math.IsNaN(reading.Value) || math.IsInf(reading.Value, 0):
+		return "its value is not a number"
+	case !o.Holds(reading.Value):
+		return fmt.Sprintf("its value is not %s %g", o.Operator, o.Limit)
+	}
+	return ""
+}
+
+// isOwn reports whether an answer is one about this canary, and not too old.
+func (s State) isOwn(now time.Time, answer *Throttling) bool {
+	age := now.Sub(answer.At)
+	return !answer.At.IsZero() && answer.Query.Change.Equal(s.Since) && age < throttlingTTL && age > -throttlingTTL
+}
+
+func (s State) observeThrottling(now time.Time, watch time.Duration, pods []*cluster.Pod, answer *Throttling) State {
 	next := s.Observe(now, watch, pods)
 	if s.Phase != Watching || next.Phase != Watching && next.Phase != Accepted {
 		return next
@@ -152,7 +232,7 @@ func (s State) ObserveThrottling(now time.Time, watch time.Duration, pods []*clu
 		next.Comparison = NoCPULimit
 		return next
 	}
-	result, before, after := s.compare(now, &answer)
+	result, before, after := s.compare(now, answer)
 	switch {
 	case result != NotYetCompared:
 		next.Comparison = result
@@ -169,13 +249,10 @@ func (s State) ObserveThrottling(now time.Time, watch time.Duration, pods []*clu
 
 // compare returns the two shares of the container whose throttling rose most.
 func (s State) compare(now time.Time, answer *Throttling) (result Comparison, before, after float64) {
-	q := &answer.Query
-	age := now.Sub(answer.At)
-	isOwn := !answer.At.IsZero() && q.Change.Equal(s.Since) && age < throttlingTTL && age > -throttlingTTL
 	switch {
 	case answer.Result == NoPrometheus:
 		return NoPrometheus, 0, 0
-	case !isOwn:
+	case !s.isOwn(now, answer):
 		return NotYetCompared, 0, 0
 	case answer.Result != Compared:
 		return answer.Result, 0, 0

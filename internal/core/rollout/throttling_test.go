@@ -62,7 +62,7 @@ func TestState_throttlingOfTheCanary_revertsAboveTheBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := []*cluster.Pod{running("a", after, limited), running("b", before, limited)}
-			got := watching().ObserveThrottling(c.now, watch, pods, c.answer)
+			got := watching().ObserveAll(c.now, cluster.Canary{On: true, Watch: watch}, pods, c.answer)
 			if got.Phase != c.phase || got.Comparison != c.comparison {
 				t.Errorf("phase %d, comparison %d, want %d, %d", got.Phase, got.Comparison, c.phase, c.comparison)
 			}
@@ -78,7 +78,7 @@ func TestState_throttlingOfTheCanary_revertsAboveTheBound(t *testing.T) {
 
 func TestState_throttlingRevert_textHasBothShares(t *testing.T) {
 	now := noon.Add(5 * time.Minute)
-	got := watching().ObserveThrottling(now, watch, []*cluster.Pod{running("a", after, limited)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
+	got := watching().ObserveAll(now, cluster.Canary{On: true, Watch: watch}, []*cluster.Pod{running("a", after, limited)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
 	want := "the CPU of pod web-a, or of its replacement, was throttled in 45% of its periods, and in 3% before or in other pods"
 	if got.Text() != want {
 		t.Errorf("text %q, want %q", got.Text(), want)
@@ -88,7 +88,7 @@ func TestState_throttlingRevert_textHasBothShares(t *testing.T) {
 // An OOM kill is the stronger evidence, and is the cause that is reported.
 func TestState_canaryIsOOMKilledAndThrottled_causeIsTheKill(t *testing.T) {
 	now := noon.Add(5 * time.Minute)
-	got := watching().ObserveThrottling(now, watch, []*cluster.Pod{running("a", after, limited, killed)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
+	got := watching().ObserveAll(now, cluster.Canary{On: true, Watch: watch}, []*cluster.Pod{running("a", after, limited, killed)}, answerOf(now, Periods{450, 1000}, Periods{30, 1000}, Periods{}))
 	if got.Phase != Held || got.Cause != OOMKilled {
 		t.Errorf("state %+v", got)
 	}
@@ -97,10 +97,10 @@ func TestState_canaryIsOOMKilledAndThrottled_causeIsTheKill(t *testing.T) {
 func TestState_noContainerHasACPULimit_isNotComparedAndNotAsked(t *testing.T) {
 	now := noon.Add(5 * time.Minute)
 	pods := []*cluster.Pod{running("a", after), running("b", before)}
-	if _, asks := watching().ThrottlingQuery(now, watch, pods); asks {
+	if _, asks := watching().Query(now, cluster.Canary{Watch: watch}, pods); asks {
 		t.Error("asks although nothing can be throttled")
 	}
-	if got := watching().ObserveThrottling(now, watch, pods, Throttling{Result: NoPrometheus}); got.Comparison != NoCPULimit || got.Comparison.Text() != "" {
+	if got := watching().ObserveAll(now, cluster.Canary{On: true, Watch: watch}, pods, Throttling{Result: NoPrometheus}); got.Comparison != NoCPULimit || got.Comparison.Text() != "" {
 		t.Errorf("state %+v", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestThrottlingQuery_canary_selectsPodsThatAreReadyForTheWholeTime(t *testin
 			[]*cluster.Pod{running("a", after, limited), running("b", before, limited)}, "[web-a] since 0s, before  10m0s, others [web-b]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, asks := c.state.ThrottlingQuery(c.now, c.watch, c.pods)
+			q, asks := c.state.Query(c.now, cluster.Canary{Watch: c.watch}, c.pods)
 			got := "none"
 			if asks {
 				got = fmt.Sprintf("%v since %v, before %s %v, others %v", q.Canaries, q.Since.Sub(noon), q.Changed, q.Before, q.Others)
@@ -149,8 +149,114 @@ func TestThrottlingQuery_thousandPods_isBounded(t *testing.T) {
 	for i := range 1000 {
 		pods = append(pods, running(fmt.Sprintf("old-%d", i), before, limited), running(fmt.Sprintf("new-%d", i), after, limited, createdAt(noon)))
 	}
-	q, asks := watching().ThrottlingQuery(noon.Add(9*time.Minute), watch, pods)
+	q, asks := watching().Query(noon.Add(9*time.Minute), cluster.Canary{Watch: watch}, pods)
 	if !asks || len(q.Canaries) > MaxComparedPods || len(q.Others) > MaxComparedPods || !slices.IsSorted(q.Others) {
 		t.Errorf("%d canaries, %d others", len(q.Canaries), len(q.Others))
+	}
+}
+
+// objective returns settings of a canary whose error rate must be below 1 %.
+func objective() cluster.Canary {
+	return cluster.Canary{On: true, Watch: watch, Objective: cluster.Objective{Query: "errors < 0.01", Operator: "<", Limit: 0.01, Span: 5 * time.Minute}}
+}
+
+// reading returns an answer about the objective of the canary.
+func reading(at time.Time, values int, value float64) Throttling {
+	return Throttling{Query: ThrottlingQuery{Change: noon, Objective: objective().Objective}, At: at, Objective: Reading{Values: values, Value: value}}
+}
+
+func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T) {
+	late := noon.Add(12 * time.Minute)
+	of := func(change func(*Throttling)) Throttling {
+		r := reading(late, 1, 0)
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		answer Throttling
+		missed string // "": the canary is accepted
+		value  string
+	}{
+		"kept":                        {reading(late, 1, 0.005), "", ""},
+		"not kept":                    {reading(late, 1, 0.02), "its value is not < 0.01", "Its last value was 0.02."},
+		"just not kept":               {reading(late, 1, 0.01), "its value is not < 0.01", "Its last value was 0.01."},
+		"no value":                    {reading(late, 0, 0), "it has no value", ""},
+		"two values":                  {reading(late, 2, 0), "it has more than one value", ""},
+		"NaN":                         {reading(late, 1, math.NaN()), "its value is not a number", "Its last value was NaN."},
+		"infinite":                    {reading(late, 1, math.Inf(-1)), "its value is not a number", "Its last value was -Inf."},
+		"no answer yet":               {Throttling{}, "its value after the change is not known yet", ""},
+		"an error":                    {of(func(a *Throttling) { a.Objective = Reading{Failed: true} }), "Prometheus does not answer it", ""},
+		"no Prometheus":               {Throttling{Result: NoPrometheus}, "the updater has no address of Prometheus", ""},
+		"old":                         {reading(noon.Add(7*time.Minute), 1, 0), "its value after the change is not known yet", ""},
+		"it reads before the change":  {of(func(a *Throttling) { a.At = noon.Add(4 * time.Minute) }), "its value after the change is not known yet", ""},
+		"of another change":           {of(func(a *Throttling) { a.Query.Change = noon.Add(-time.Hour) }), "its value after the change is not known yet", ""},
+		"of an earlier query":         {of(func(a *Throttling) { a.Query.Objective.Limit = 0.5 }), "its value after the change is not known yet", "Its last value was 0."},
+		"only throttling was read":    {of(func(a *Throttling) { a.Query.Objective = cluster.Objective{} }), "its value after the change is not known yet", "Its last value was 0."},
+		"throttling was not compared": {of(func(a *Throttling) { a.Result = NoAnswer }), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := watching()
+			s.Reverts = 3
+			got := s.ObserveAll(late, objective(), []*cluster.Pod{running("a", after), running("b", before)}, c.answer)
+			want := Watching
+			if c.missed == "" {
+				want = Accepted
+			}
+			if got.Phase != want || got.Missed != c.missed || got.LastValue() != c.value || got.Cause != NoCause {
+				t.Errorf("state %+v, value %q", got, got.LastValue())
+			}
+			if reverts := got.Reverts; (reverts == 0) != (want == Accepted) {
+				t.Errorf("%d reverts in a row", reverts)
+			}
+		})
+	}
+}
+
+func TestState_objectiveMissed_restEndsTheWait(t *testing.T) {
+	late := noon.Add(12 * time.Minute)
+	pods := func(change ...func(*cluster.Pod)) []*cluster.Pod {
+		return []*cluster.Pod{running("a", after, change...), running("b", before)}
+	}
+	held := watching().ObserveAll(late, objective(), pods(), reading(late, 1, 0.5))
+	invalid := objective()
+	invalid.Objective.Operator = ""
+	removed := objective()
+	removed.Objective = cluster.Objective{}
+	late = late.Add(time.Hour)
+	for name, c := range map[string]struct {
+		canary cluster.Canary
+		pods   []*cluster.Pod
+		want   Phase
+		missed string
+	}{
+		"is OOM-killed":         {objective(), pods(killed), Held, ""},
+		"the query is removed":  {removed, pods(), Accepted, ""},
+		"the query is invalid":  {invalid, pods(), Watching, "the annotation is invalid"},
+		"the canary is gone":    {objective(), []*cluster.Pod{running("b", before)}, Idle, ""},
+		"it is kept in the end": {objective(), pods(), Accepted, ""},
+	} {
+		got := held.ObserveAll(late, c.canary, c.pods, reading(late, 1, 0))
+		if got.Phase != c.want || got.Missed != c.missed {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if _, asks := held.Query(late, invalid, pods()); asks {
+		t.Error("an invalid query is sent")
+	}
+}
+
+// What was before the change is no evidence.
+func TestQuery_objective_isAskedWhenItReadsOnlyWhatIsAfterTheChange(t *testing.T) {
+	pods := []*cluster.Pod{running("a", after), running("b", before)} // without CPU limits, so throttling is not asked about
+	for minutes, want := range map[time.Duration]bool{4: false, 5: true, 60: true} {
+		q, asks := watching().Query(noon.Add(minutes*time.Minute), objective(), pods)
+		if asks != want || asks && (q.Objective != objective().Objective || !q.Change.Equal(noon) || len(q.Canaries) > 0) {
+			t.Errorf("after %d minutes: %t, %+v", minutes, asks, q)
+		}
+	}
+	accepted := watching()
+	accepted.Phase = Accepted
+	if _, asks := accepted.Query(noon.Add(time.Hour), objective(), pods); asks {
+		t.Error("asks about an accepted canary")
 	}
 }

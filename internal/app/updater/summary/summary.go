@@ -29,8 +29,8 @@ type Summary struct {
 	cause        string // the object that the message names and on which the user may act; "" if there is none
 }
 
-// namesObject are the reasons whose text is an object on which the user may act. Another object with the same reason is another cause.
-var namesObject = map[decision.ReasonCode]bool{decision.Frozen: true, decision.LeftToHPA: true}
+// namesObject are the reasons whose text is an object or a state on which the user may act. Another text with the same reason is another cause.
+var namesObject = map[decision.ReasonCode]bool{decision.Frozen: true, decision.LeftToHPA: true, decision.ObjectiveMissed: true}
 
 // isSameAs reports whether two summaries differ at most in the wording of the reason.
 func (s Summary) isSameAs(o Summary) bool {

@@ -30,6 +30,16 @@ type prometheus struct {
 	err    error
 	panics bool
 	empty  bool
+
+	values     []float64 // of objectives
+	objectives []string
+}
+
+func (p *prometheus) Objective(_ context.Context, namespace, query string, _ time.Time) ([]float64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.objectives = append(p.objectives, namespace+" "+query)
+	return p.values, p.err
 }
 
 func (p *prometheus) Throttling(ctx context.Context, q rollout.ThrottlingQuery, _ time.Time) ([]rollout.ContainerThrottling, error) {
@@ -71,7 +81,7 @@ func queries(n int) map[cluster.Workload]rollout.ThrottlingQuery {
 	out := map[cluster.Workload]rollout.ThrottlingQuery{}
 	for i := range n {
 		ns := fmt.Sprintf("shop-%03d", i)
-		out[cluster.Workload{Kind: "Deployment", Namespace: ns, Name: "web"}] = rollout.ThrottlingQuery{Namespace: ns}
+		out[cluster.Workload{Kind: "Deployment", Namespace: ns, Name: "web"}] = rollout.ThrottlingQuery{Namespace: ns, Canaries: []string{"web-1"}}
 	}
 	return out
 }
@@ -176,4 +186,52 @@ func TestObserver_noPrometheus_hasNoAnswers(t *testing.T) {
 	if o.Answers() != nil {
 		t.Error("answers without Prometheus")
 	}
+}
+
+func TestObserver_objective_isReadBesideOrWithoutThrottling(t *testing.T) {
+	for name, c := range map[string]struct {
+		p        *prometheus
+		canaries []string
+		want     rollout.Throttling
+	}{
+		"both":                     {&prometheus{values: []float64{0.5}}, []string{"web-1"}, rollout.Throttling{Result: rollout.Compared, Objective: rollout.Reading{Values: 1, Value: 0.5}}},
+		"without throttling":       {&prometheus{values: []float64{0.5, 1}}, nil, rollout.Throttling{Objective: rollout.Reading{Values: 2, Value: 0.5}}},
+		"no value":                 {&prometheus{}, nil, rollout.Throttling{}},
+		"Prometheus does not work": {&prometheus{err: errors.New("503")}, []string{"web-1"}, rollout.Throttling{Result: rollout.NoAnswer, Objective: rollout.Reading{Failed: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observe(t, c.p, func(o *Observer, _ *bytes.Buffer) {
+				w := cluster.Workload{Kind: "Deployment", Namespace: "shop", Name: "web"}
+				o.Ask(map[cluster.Workload]rollout.ThrottlingQuery{w: {Namespace: "shop", Canaries: c.canaries, Objective: cluster.Objective{Query: "a < 1"}}})
+				time.Sleep(90 * time.Second)
+				got := o.Answers()[w]
+				if got.Result != c.want.Result || got.Objective != c.want.Objective || len(c.p.objectives) != 1 || c.p.objectives[0] != "shop a < 1" || c.p.sum() != len(c.canaries) {
+					t.Errorf("answer %+v, objectives %q, %d other queries", got, c.p.objectives, c.p.sum())
+				}
+			})
+		})
+	}
+}
+
+// Answers count for five minutes, also if a pass takes place only every hour.
+func TestObserver_longInterval_answersAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &prometheus{asked: map[string]int{}}
+		o := New(p, time.Hour, process.NewHealth(time.Hour), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { o.Run(ctx) })
+		o.Ask(queries(1))
+		time.Sleep(time.Hour)
+		for _, a := range o.Answers() {
+			if age := time.Since(a.At); age > 2*time.Minute {
+				t.Errorf("an answer is %v old", age)
+			}
+		}
+		if len(o.Answers()) != 1 {
+			t.Errorf("answers %v", o.Answers())
+		}
+		cancel()
+		running.Wait()
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/core/wording"
+	"podfit.dev/podfit/internal/promql"
 )
 
 // Limits of the annotations.
@@ -173,6 +174,7 @@ func schedule(text string) (cluster.ChangeWindow, error) {
 const (
 	annotationRollout        = "podfit.dev/rollout"
 	annotationCanaryDuration = "podfit.dev/canary-duration"
+	annotationCanaryQuery    = "podfit.dev/canary-query"
 )
 
 // canary returns how the changes of a workload are rolled out. An invalid annotation selects the more careful way.
@@ -187,6 +189,15 @@ func canary(annotations map[string]string) cluster.Canary {
 		watch, problem := canaryDuration(text, "annotation "+annotationCanaryDuration)
 		out.Watch = watch
 		out.Problem = cmp.Or(problem, out.Problem)
+	}
+	if text := strings.TrimSpace(annotations[annotationCanaryQuery]); text != "" {
+		o, err := promql.Parse(text)
+		out.Objective = cluster.Objective{Query: text, Operator: o.Operator, Limit: o.Limit, Span: o.Span}
+		if err != nil {
+			out.Objective.Operator = ""
+			problem := fmt.Sprintf("annotation %s is invalid, so no pod is changed after the canary: %s", annotationCanaryQuery, wording.Shortened(wording.OneLine(err.Error()), maxReason))
+			out.Problem = strings.TrimPrefix(out.Problem+"; "+problem, "; ")
+		}
 	}
 	if out.On && out.Watch == 0 {
 		out.Watch = rollout.DefaultWatch

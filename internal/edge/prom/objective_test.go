@@ -1,0 +1,65 @@
+// Copyright The podfit Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	const one = `{"metric":{},"value":[1,"0.5"]}`
+	for name, c := range map[string]struct {
+		status int
+		answer string
+		want   string
+		err    string
+	}{
+		"one value":       {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]}}`, "[0.5]", ""},
+		"no value":        {200, `{"status":"success","data":{"resultType":"vector","result":[]}}`, "[]", ""},
+		"three values":    {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + "," + one + "," + one + `]},"warnings":["results truncated due to limit"]}`, "[0.5 0.5]", ""},
+		"NaN":             {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"NaN"]}]}}`, "[NaN]", ""},
+		"a histogram":     {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1"}]}]}}`, "[NaN]", ""},
+		"a hint":          {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["PromQL warning: x"]}`, "[0.5]", ""},
+		"a part is lost":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["store down"]}`, "", "may be incomplete: store down"},
+		"a matrix":        {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "", "must be a vector, got a matrix"},
+		"refused":         {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "many-to-many matching"},
+		"out of order":    {503, "", "", "503"},
+		"a large answer":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "", "too large"},
+		"not JSON at all": {200, "<html>", "", "not as Prometheus"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var form map[string][]string
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm()
+				form = r.Form
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, c.answer)
+			}))
+			defer s.Close()
+			client, err := New(Config{Address: s.URL, NamespaceLabel: "ns", PodLabel: "pod", ContainerLabel: "name", Length: time.Hour, Resolution: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.Objective(t.Context(), "shop", `sum(rate(errors{ns="bank"}[5m])) < 1`, now)
+			if (err != nil) != (c.err != "") || err != nil && (!strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), "canary-query in namespace shop")) {
+				t.Fatalf("error %v, want %q", err, c.err)
+			}
+			if err == nil && fmt.Sprint(got) != c.want {
+				t.Errorf("values %v", got)
+			}
+			if q := form["query"][0]; q != `sum(rate(errors{ns="bank",ns="shop"}[5m]))` || form["limit"][0] != "2" || form["timeout"][0] != "10s" {
+				t.Errorf("request %v", form)
+			}
+		})
+	}
+	if _, err := (&Client{}).Objective(t.Context(), "shop", "errors", now); err == nil || !strings.Contains(err.Error(), "must be a comparison") {
+		t.Errorf("error %v", err)
+	}
+}
