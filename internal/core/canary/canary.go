@@ -54,6 +54,8 @@ func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
 	switch {
 	case s.Phase == rollout.Held:
 		return decision.Reason{Code: decision.Reverted, Text: s.Text(), Until: s.Until}, !rollout.HasSize(p, s.After)
+	case s.Phase == rollout.Watching && s.Missed == rollout.NotKnownYet:
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Note: "The query of the annotation podfit.dev/canary-query must hold first, and " + s.Missed + "."}, true
 	case s.Phase == rollout.Watching && s.Missed != "":
 		return decision.Reason{Code: decision.ObjectiveMissed, Text: s.Missed, Note: s.LastValue()}, true
 	case s.Phase == rollout.Watching:

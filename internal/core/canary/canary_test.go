@@ -62,6 +62,7 @@ func TestGate_awaits_byPhase(t *testing.T) {
 		"another pod is chosen":     {state: rollout.State{Phase: rollout.Starting, Pod: "b", UID: "b"}, want: decision.AwaitingCanary},
 		"the pod is chosen":         {state: rollout.State{Phase: rollout.Starting, Pod: "a", UID: "a"}, need: true},
 		"a canary is watched":       {state: rollout.State{Phase: rollout.Watching, Pod: "b", UID: "b"}, want: decision.AwaitingCanary},
+		"its query has no answer":   {state: rollout.State{Phase: rollout.Watching, Pod: "b", UID: "b", Missed: rollout.NotKnownYet}, want: decision.AwaitingCanary},
 		"its query does not hold":   {state: rollout.State{Phase: rollout.Watching, Pod: "b", UID: "b", Missed: "it has no value"}, want: decision.ObjectiveMissed},
 		"watched, OOM-killed":       {state: rollout.State{Phase: rollout.Watching, Pod: "b", UID: "b"}, wanted: oomKilled},
 		"the size was accepted":     {state: rollout.State{Phase: rollout.Accepted, After: sizeOf(after)}},

@@ -191,6 +191,9 @@ func (s State) LastValue() string {
 	return fmt.Sprintf("Its last value was %.4g.", *s.Value)
 }
 
+// NotKnownYet is what State.Missed is until there is an answer about the time after the change.
+const NotKnownYet = "its value after the change is not known yet"
+
 // missed returns why an objective does not hold, as the end of a sentence; "" if it holds.
 func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) string {
 	reading := answer.Objective
@@ -201,7 +204,7 @@ func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) st
 	case answer.Result == NoPrometheus:
 		return "the updater has no address of Prometheus"
 	case !isOwn:
-		return "its value after the change is not known yet"
+		return NotKnownYet
 	case reading.Failed:
 		return "Prometheus does not answer it"
 	case reading.Values == 0:

@@ -195,7 +195,7 @@ func canary(annotations map[string]string) cluster.Canary {
 		out.Objective = cluster.Objective{Query: text, Operator: o.Operator, Limit: o.Limit, Span: o.Span}
 		if err != nil {
 			out.Objective.Operator = ""
-			problem := fmt.Sprintf("annotation %s is invalid, so no pod is changed after the canary: %s", annotationCanaryQuery, wording.Shortened(wording.OneLine(err.Error()), maxReason))
+			problem := fmt.Sprintf("annotation %s is invalid, so no running pod is changed after the canary: %s", annotationCanaryQuery, wording.Shortened(wording.OneLine(err.Error()), maxReason))
 			out.Problem = strings.TrimPrefix(out.Problem+"; "+problem, "; ")
 		}
 	}

@@ -163,7 +163,7 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 	}
 	for query, want := range map[string]cluster.Canary{
 		" sum(rate(errors[2m])) < 1 ": {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "sum(rate(errors[2m])) < 1", Operator: "<", Limit: 1, Span: 2 * time.Minute}},
-		"errors":                      {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "errors"}, Problem: "annotation podfit.dev/canary-query is invalid, so no pod is changed after the canary: it must be a comparison with a number by <, <=, > or >=, such as sum(rate(errors_total[5m])) < 0.1"},
+		"errors":                      {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "errors"}, Problem: "annotation podfit.dev/canary-query is invalid, so no running pod is changed after the canary: it must be a comparison with a number by <, <=, > or >=, such as sum(rate(errors_total[5m])) < 0.1"},
 		" ":                           {On: true, Set: true, Watch: 10 * time.Minute},
 	} {
 		if got := canary(map[string]string{annotationRollout: "canary", annotationCanaryQuery: query}); got != want {
