@@ -203,10 +203,10 @@ HOURS ?=
 SEED ?= 1
 
 .PHONY: soak
-soak: ## Run podfit with N=1000 VPAs of M=10 pods, churn and faults for MINUTES=20, or HOURS; fails if podfit violates an invariant, or anything grows
+soak: ## Run podfit with N=1000 VPAs of M=10 pods, churn and faults for MINUTES=20, or HOURS; WRITE=1 writes docs/soak.md; fails if podfit violates an invariant, or anything grows
 	@mkdir -p .cache/bin
 	@$(STEP) "compile the load rig" env CGO_ENABLED=0 go -C test/load build -trimpath -o $(CURDIR)/.cache/bin/load .
-	@.cache/bin/load -soak=$(if $(HOURS),$(HOURS)h,$(MINUTES)m) -workloads=$(N) -pods=$(M) -seed=$(SEED) $(LOADFLAGS)
+	@.cache/bin/load -soak=$(if $(HOURS),$(HOURS)h,$(MINUTES)m) -workloads=$(N) -pods=$(M) -seed=$(SEED) $(if $(WRITE),-write) $(LOADFLAGS)
 
 # RECOMMENDFLAGS are flags of the benchmark, such as -workloads=1000 -interval=30s.
 RECOMMENDFLAGS ?=

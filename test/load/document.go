@@ -20,7 +20,7 @@ const introduction = `<!-- Written by "make load WRITE=1". -->
 Measured with ` + "`make load`" + `: real components, and an API server that keeps everything in memory, sends and accepts the encodings of a real one, and computes the
 usage of pods from a seed. Components, server and load of the webhook share the cores of one machine, so another machine gives other times, and
 so does other work on it. Memory, requests and CPU time depend less on that.
-[load.md](load.md) has the load on a real API server and on Prometheus. ` + "`make soak`" + ` runs such a cluster with churn and faults.
+[load.md](load.md) has the load on a real API server and on Prometheus. [soak.md](soak.md) has an hour of such a cluster with churn and faults.
 
 - Each VPA targets a Deployment (70 %%), a StatefulSet (20 %%) or a CronJob (10 %%). Every fifth workload has two containers. Usage follows a wave of one hour, with noise.
 - At the start there are checkpoints of 8 days, and no VPA has a recommendation. Requests suit the usage, but for 1 %% of the workloads.

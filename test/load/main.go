@@ -59,7 +59,7 @@ func execute(ctx context.Context, args []string, out, progress io.Writer) error 
 	flags.StringVar(&o.sizes, "workloads", "1000", "comma-separated numbers of workloads, with a VPA each")
 	flags.IntVar(&o.pods, "pods", 10, "pods of each workload")
 	flags.StringVar(&o.systems, "systems", "separate,run", "comma-separated systems to measure: separate, run, upstream")
-	flags.BoolVar(&o.write, "write", false, "write docs/performance.md from the results of all sizes")
+	flags.BoolVar(&o.write, "write", false, "write docs/performance.md from the results of all sizes; with -soak, docs/soak.md")
 	flags.DurationVar(&o.soak, "soak", 0, "run podfit for so long with churn and faults, in days of 40 s, instead of measuring it")
 	flags.StringVar(&o.skip, "skip", "", "text in the names of faults that a soak leaves out")
 	flags.IntVar(&o.setup.QPS, "qps", 500, "requests per second that a component may send")
@@ -125,6 +125,9 @@ func (o options) soakFor(ctx context.Context, root string, out, progress io.Writ
 	if report != nil {
 		report.print(out)
 		err = errors.Join(err, report.write(filepath.Join(setup.Dir, "report.json")))
+	}
+	if err == nil && o.write {
+		err = os.WriteFile(filepath.Join(root, "docs", "soak.md"), []byte(report.page()), 0o644)
 	}
 	if err == nil && len(report.Violations) > 0 {
 		err = fmt.Errorf("%d violations", len(report.Violations))

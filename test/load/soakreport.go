@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"podfit.dev/podfit/test/load/soak"
 )
@@ -20,6 +21,24 @@ func (r *SoakReport) write(path string) error {
 		return err
 	}
 	return os.WriteFile(path, b, 0o644)
+}
+
+// page returns docs/soak.md.
+func (r *SoakReport) page() string {
+	var out strings.Builder
+	out.WriteString(`<!-- Written by "make soak HOURS=1 WRITE=1". -->
+# An hour with churn and faults
+
+` + "`make soak`" + ` runs ` + "`podfit run`" + ` at an API server that keeps everything in memory ([performance.md](performance.md)). Each day, workloads are rolled out, scaled and
+replaced by others, VPAs and a namespace are deleted and created again, and Jobs run. On most days a fault is injected. A checker reads what the API server gets from podfit: an eviction needs a new and valid
+recommendation, budgets hold, and nothing learnt may be lost. Memory, goroutines, metrics and stored objects must not grow.
+
+A day has 40 s here, but podfit keeps the usage of deleted workloads for real days, so their number grows, and memory is compared per usage history.
+
+`)
+	fmt.Fprintf(&out, "Machine: %s, with other work.\n", r.Machine)
+	r.print(&out)
+	return out.String()
 }
 
 // print prints the report.
