@@ -608,7 +608,7 @@ var decisionMessages = []decisionMessage{
 		Code: decision.ObjectiveMissed, Example: decision.Reason{Text: "its value is not < 0.01", Note: "Its last value was 0.03."},
 		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query is not as it must be, or its value is not known. The canary keeps the new size, and new pods get it; the other running pods keep theirs. podfit reverts nothing because of the query.",
 		Remedy: "Find out whether the new size is the cause. If the query is wrong, correct it; `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/canary-query-` removes it, and then the other pods follow. " +
-			"If its value is not known, check `--prometheus-address` of the updater and whether Prometheus has the metrics with the label `namespace`. See [rollout.md](rollout.md#objective).",
+			"If Prometheus does not execute it, the text has the error. If its value is not known, check `--prometheus-address` of the updater and whether Prometheus has the metrics with the label `namespace`. See [rollout.md](rollout.md#objective).",
 	},
 	{
 		Code: decision.Protected, Example: decision.Reason{Text: "karpenter.sh/do-not-disrupt: true"},

@@ -33,8 +33,8 @@ type periods struct {
 	value    atomic.Int64 // of objectives
 }
 
-func (p *periods) Objective(context.Context, string, string, time.Time) ([]float64, error) {
-	return []float64{float64(p.value.Load())}, p.err
+func (p *periods) Objective(context.Context, string, string, time.Time) (values []float64, refused string, err error) {
+	return []float64{float64(p.value.Load())}, "", p.err
 }
 
 func (p *periods) Throttling(context.Context, rollout.ThrottlingQuery, time.Time) ([]rollout.ContainerThrottling, error) {

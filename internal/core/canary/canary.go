@@ -57,7 +57,7 @@ func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
 	case s.Phase == rollout.Watching && s.Missed == rollout.NotKnownYet:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Note: "The query of the annotation podfit.dev/canary-query must hold first, and " + s.Missed + "."}, true
 	case s.Phase == rollout.Watching && s.Missed != "":
-		return decision.Reason{Code: decision.ObjectiveMissed, Text: s.Missed, Note: s.LastValue()}, true
+		return decision.Reason{Code: decision.ObjectiveMissed, Text: s.Missed, Note: s.Detail}, true
 	case s.Phase == rollout.Watching:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch), Note: s.Comparison.Text()}, true
 	case s.Phase == rollout.Starting:

@@ -94,8 +94,8 @@ type State struct {
 
 	Comparison Comparison `stored:"throttling"` // of the CPU throttling
 
-	Missed string   // why the objective of a canary that has run well does not hold, as the end of a sentence; "" if nothing waits for it. It is not stored
-	Value  *float64 // of the objective; nil if it is not known. It is not stored
+	Missed string // why the objective of a canary that has run well does not hold, as the end of a sentence; "" if nothing waits for it. It is not stored
+	Detail string // a further sentence about that, "" if there is none. It is not stored
 
 	// With cause Throttled: the percentages of throttled CPU periods that were compared.
 	ThrottledBefore int `stored:"throttledBeforePercent"`

@@ -92,9 +92,21 @@ type Throttling struct {
 
 // A Reading is the answer to the query of an objective.
 type Reading struct {
-	Failed bool // Prometheus did not answer, or with an error
-	Values int  // number of values; only one is usable
-	Value  float64
+	Failed  bool   // Prometheus did not answer, or with an error
+	Refused string // the error with which Prometheus did not execute the query, "" if there is none
+	Values  int    // number of values; only one is usable
+	Value   float64
+}
+
+// text returns what the answer was as a full sentence, "" if there is nothing to add.
+func (r Reading) text() string {
+	switch {
+	case r.Refused != "":
+		return "Prometheus answers: " + r.Refused + "."
+	case r.Values == 1:
+		return fmt.Sprintf("Its last value was %.4g.", r.Value)
+	}
+	return ""
 }
 
 // Query returns what to ask Prometheus about the canary, and false if there is nothing now. The value of an objective counts when all that it reads
@@ -169,26 +181,18 @@ func (s State) hasCPULimit(canaries []*cluster.Pod) bool {
 func (s State) ObserveAll(now time.Time, c cluster.Canary, pods []*cluster.Pod, answer Throttling) State {
 	next := s.observeThrottling(now, c.Watch, pods, &answer)
 	next.Missed = ""
-	next.Value = nil
+	next.Detail = ""
 	if s.Phase != Watching || next.Phase != Accepted || c.Objective.Query == "" {
 		return next
 	}
 	if next.Missed = s.missed(now, c.Objective, &answer); next.Missed != "" {
 		next.Phase = Watching
 		next.Reverts = s.Reverts
-		if r := answer.Objective; r.Values == 1 && s.isOwn(now, &answer) {
-			next.Value = &r.Value
+		if s.isOwn(now, &answer) && answer.Query.Objective == c.Objective {
+			next.Detail = answer.Objective.text()
 		}
 	}
 	return next
-}
-
-// LastValue returns the value of the objective as a full sentence, "" if it is not known.
-func (s State) LastValue() string {
-	if s.Value == nil {
-		return ""
-	}
-	return fmt.Sprintf("Its last value was %.4g.", *s.Value)
 }
 
 // NotKnownYet is what State.Missed is until there is an answer about the time after the change.
@@ -205,6 +209,8 @@ func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) st
 		return "the updater has no address of Prometheus"
 	case !isOwn:
 		return NotKnownYet
+	case reading.Refused != "":
+		return "Prometheus does not execute it"
 	case reading.Failed:
 		return "Prometheus does not answer it"
 	case reading.Values == 0:

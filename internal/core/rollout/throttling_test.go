@@ -177,21 +177,23 @@ func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T
 		missed string // "": the canary is accepted
 		value  string
 	}{
-		"kept":                        {reading(late, 1, 0.005), "", ""},
-		"not kept":                    {reading(late, 1, 0.02), "its value is not < 0.01", "Its last value was 0.02."},
-		"just not kept":               {reading(late, 1, 0.01), "its value is not < 0.01", "Its last value was 0.01."},
-		"no value":                    {reading(late, 0, 0), "it has no value", ""},
-		"two values":                  {reading(late, 2, 0), "it has more than one value", ""},
-		"NaN":                         {reading(late, 1, math.NaN()), "its value is not a number", "Its last value was NaN."},
-		"infinite":                    {reading(late, 1, math.Inf(-1)), "its value is not a number", "Its last value was -Inf."},
-		"no answer yet":               {Throttling{}, "its value after the change is not known yet", ""},
-		"an error":                    {of(func(a *Throttling) { a.Objective = Reading{Failed: true} }), "Prometheus does not answer it", ""},
+		"kept":          {reading(late, 1, 0.005), "", ""},
+		"not kept":      {reading(late, 1, 0.02), "its value is not < 0.01", "Its last value was 0.02."},
+		"just not kept": {reading(late, 1, 0.01), "its value is not < 0.01", "Its last value was 0.01."},
+		"no value":      {reading(late, 0, 0), "it has no value", ""},
+		"two values":    {reading(late, 2, 0), "it has more than one value", ""},
+		"NaN":           {reading(late, 1, math.NaN()), "its value is not a number", "Its last value was NaN."},
+		"infinite":      {reading(late, 1, math.Inf(-1)), "its value is not a number", "Its last value was -Inf."},
+		"no answer yet": {Throttling{}, "its value after the change is not known yet", ""},
+		"an error":      {of(func(a *Throttling) { a.Objective = Reading{Failed: true} }), "Prometheus does not answer it", ""},
+		"the query cannot be executed": {of(func(a *Throttling) { a.Objective = Reading{Refused: "execution: many-to-many matching"} }),
+			"Prometheus does not execute it", "Prometheus answers: execution: many-to-many matching."},
 		"no Prometheus":               {Throttling{Result: NoPrometheus}, "the updater has no address of Prometheus", ""},
 		"old":                         {reading(noon.Add(7*time.Minute), 1, 0), "its value after the change is not known yet", ""},
 		"it reads before the change":  {of(func(a *Throttling) { a.At = noon.Add(4 * time.Minute) }), "its value after the change is not known yet", ""},
 		"of another change":           {of(func(a *Throttling) { a.Query.Change = noon.Add(-time.Hour) }), "its value after the change is not known yet", ""},
-		"of an earlier query":         {of(func(a *Throttling) { a.Query.Objective.Limit = 0.5 }), "its value after the change is not known yet", "Its last value was 0."},
-		"only throttling was read":    {of(func(a *Throttling) { a.Query.Objective = cluster.Objective{} }), "its value after the change is not known yet", "Its last value was 0."},
+		"of an earlier query":         {of(func(a *Throttling) { a.Query.Objective.Limit = 0.5 }), "its value after the change is not known yet", ""},
+		"only throttling was read":    {of(func(a *Throttling) { a.Query.Objective = cluster.Objective{} }), "its value after the change is not known yet", ""},
 		"throttling was not compared": {of(func(a *Throttling) { a.Result = NoAnswer }), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +204,8 @@ func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T
 			if c.missed == "" {
 				want = Accepted
 			}
-			if got.Phase != want || got.Missed != c.missed || got.LastValue() != c.value || got.Cause != NoCause {
-				t.Errorf("state %+v, value %q", got, got.LastValue())
+			if got.Phase != want || got.Missed != c.missed || got.Detail != c.value || got.Cause != NoCause {
+				t.Errorf("state %+v", got)
 			}
 			if reverts := got.Reverts; (reverts == 0) != (want == Accepted) {
 				t.Errorf("%d reverts in a row", reverts)

@@ -13,44 +13,50 @@ import (
 	"strconv"
 	"time"
 
+	"podfit.dev/podfit/internal/core/wording"
 	"podfit.dev/podfit/internal/edge/prom/answer"
 	"podfit.dev/podfit/internal/promql"
 )
 
 // Objective returns the values of the expression that the query of an objective compares, at most two, from the series of a namespace only. A value that
-// is not a number is NaN. It sends one request, for which the server has ten seconds.
-func (c *Client) Objective(ctx context.Context, namespace, query string, now time.Time) ([]float64, error) {
+// is not a number is NaN. It sends one request, for which the server has five seconds. refused is why the query cannot be executed, "" if it was.
+func (c *Client) Objective(ctx context.Context, namespace, query string, now time.Time) (values []float64, refused string, err error) {
 	bound, err := promql.Bind(query, c.config.NamespaceLabel, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("annotation podfit.dev/canary-query in namespace %s: %w", namespace, err)
+		return nil, err.Error(), nil
 	}
 	method := http.MethodPost
 	if c.config.GetOnly {
 		method = http.MethodGet
 	}
 	const maxObjective = 1 << 20 // bytes of the answer
-	var out []float64
-	a, err := c.fetch(ctx, method, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"10s"}, "limit": {"2"}}, maxObjective, func(s *answer.Series) error {
+	a, err := c.fetch(ctx, method, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"5s"}, "limit": {"2"}}, maxObjective, func(s *answer.Series) error {
 		text, _ := s.Value[1].(string)
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			v = math.NaN()
 		}
-		if len(out) < 2 {
-			out = append(out, v)
+		if len(values) < 2 {
+			values = append(values, v)
 		}
 		return nil
 	})
 	for _, w := range a.Warnings {
-		if err == nil && w.Partial && len(out) < 2 { // of two values, none is used
+		if err == nil && w.Partial && len(values) < 2 { // of two values, none is used
 			err = errors.New("the answer may be incomplete: " + w.Text)
 		}
 	}
 	if err == nil && a.ResultType != "vector" {
 		err = fmt.Errorf("the result must be a vector, got a %s", a.ResultType)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("annotation podfit.dev/canary-query in namespace %s: %w", namespace, failed(bound, err))
+	if err == nil {
+		return values, "", nil
 	}
-	return out, nil
+	if r, ok := errors.AsType[*refusedError](err); ok && r.kind != badResponse || errors.Is(err, answer.ErrTooLarge) {
+		return nil, wording.Shortened(wording.OneLine(err.Error()), maxRefusal), nil
+	}
+	return nil, "", fmt.Errorf("read the objective of canaries in namespace %s: %w", namespace, failed(bound, err))
 }
+
+// maxRefusal bounds the error in an answer to the query of an objective, in bytes.
+const maxRefusal = 200

@@ -19,7 +19,7 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 		status int
 		answer string
 		want   string
-		err    string
+		err    string // "refused: " before it: an answer, and no error
 	}{
 		"one value":       {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]}}`, "[0.5]", ""},
 		"no value":        {200, `{"status":"success","data":{"resultType":"vector","result":[]}}`, "[]", ""},
@@ -29,9 +29,9 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 		"a hint":          {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["PromQL warning: x"]}`, "[0.5]", ""},
 		"a part is lost":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["store down"]}`, "", "may be incomplete: store down"},
 		"a matrix":        {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "", "must be a vector, got a matrix"},
-		"refused":         {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "many-to-many matching"},
+		"refused":         {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "refused: execution: many-to-many matching"},
 		"out of order":    {503, "", "", "503"},
-		"a large answer":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "", "too large"},
+		"a large answer":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "", "refused: the answer is too large"},
 		"not JSON at all": {200, "<html>", "", "not as Prometheus"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,19 +47,25 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := client.Objective(t.Context(), "shop", `sum(rate(errors{ns="bank"}[5m])) < 1`, now)
-			if (err != nil) != (c.err != "") || err != nil && (!strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), "canary-query in namespace shop")) {
-				t.Fatalf("error %v, want %q", err, c.err)
+			got, refused, err := client.Objective(t.Context(), "shop", `sum(rate(errors{ns="bank"}[5m])) < 1`, now)
+			switch want, isRefused := strings.CutPrefix(c.err, "refused: "); {
+			case isRefused:
+				if err != nil || refused != want || got != nil {
+					t.Errorf("refused %q, error %v, want %q", refused, err, want)
+				}
+				return
+			case refused != "" || (err != nil) != (want != "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "in namespace shop")):
+				t.Fatalf("refused %q, error %v, want %q", refused, err, want)
 			}
 			if err == nil && fmt.Sprint(got) != c.want {
 				t.Errorf("values %v", got)
 			}
-			if q := form["query"][0]; q != `sum(rate(errors{ns="bank",ns="shop"}[5m]))` || form["limit"][0] != "2" || form["timeout"][0] != "10s" {
+			if q := form["query"][0]; q != `sum(rate(errors{ns="bank",ns="shop"}[5m]))` || form["limit"][0] != "2" || form["timeout"][0] != "5s" {
 				t.Errorf("request %v", form)
 			}
 		})
 	}
-	if _, err := (&Client{}).Objective(t.Context(), "shop", "errors", now); err == nil || !strings.Contains(err.Error(), "must be a comparison") {
-		t.Errorf("error %v", err)
+	if _, refused, err := (&Client{}).Objective(t.Context(), "shop", "errors", now); err != nil || !strings.Contains(refused, "must be a comparison") {
+		t.Errorf("refused %q, error %v", refused, err)
 	}
 }

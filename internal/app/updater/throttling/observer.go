@@ -24,9 +24,10 @@ const (
 	maxQueries = 100
 )
 
-// Reader reads the CPU periods of containers, and the values of the query of an objective. It returns none without data.
+// Reader reads the CPU periods of containers, and the values of the query of an objective. It returns none without data. A query that Prometheus does
+// not execute is no failure of Prometheus, whoever wrote it: the answer has the error.
 type Reader interface {
-	Objective(ctx context.Context, namespace, query string, now time.Time) ([]float64, error)
+	Objective(ctx context.Context, namespace, query string, now time.Time) (values []float64, refused string, err error)
 	Throttling(ctx context.Context, q rollout.ThrottlingQuery, now time.Time) ([]rollout.ContainerThrottling, error)
 }
 
@@ -44,8 +45,8 @@ func New(r Reader, interval time.Duration, h *process.Health, log *slog.Logger) 
 			if q.Objective.Query == "" {
 				return answer, err
 			}
-			values, failed := r.Objective(ctx, q.Namespace, q.Objective.Query, now)
-			answer.Objective = rollout.Reading{Failed: failed != nil, Values: len(values)}
+			values, refused, failed := r.Objective(ctx, q.Namespace, q.Objective.Query, now)
+			answer.Objective = rollout.Reading{Failed: failed != nil, Refused: refused, Values: len(values)}
 			if len(values) > 0 {
 				answer.Objective.Value = values[0]
 			}
@@ -53,7 +54,7 @@ func New(r Reader, interval time.Duration, h *process.Health, log *slog.Logger) 
 		},
 		Failed: func(err error) {
 			log.Warn("Cannot read the CPU throttling or an objective of canaries from Prometheus; canaries are judged without throttling, and wait for their objective", slog.Any("error", err),
-				slog.String("remedy", "check --prometheus-address, the credentials, and the annotation podfit.dev/canary-query if the error names it"))
+				slog.String("remedy", "check --prometheus-address and the credentials"))
 		},
 		Recovered: func() {
 			log.Info("Read the CPU throttling and objectives of canaries from Prometheus after earlier failures")

@@ -32,14 +32,15 @@ type prometheus struct {
 	empty  bool
 
 	values     []float64 // of objectives
+	refused    string
 	objectives []string
 }
 
-func (p *prometheus) Objective(_ context.Context, namespace, query string, _ time.Time) ([]float64, error) {
+func (p *prometheus) Objective(_ context.Context, namespace, query string, _ time.Time) (values []float64, refused string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.objectives = append(p.objectives, namespace+" "+query)
-	return p.values, p.err
+	return p.values, p.refused, p.err
 }
 
 func (p *prometheus) Throttling(ctx context.Context, q rollout.ThrottlingQuery, _ time.Time) ([]rollout.ContainerThrottling, error) {
@@ -197,6 +198,7 @@ func TestObserver_objective_isReadBesideOrWithoutThrottling(t *testing.T) {
 		"both":                     {&prometheus{values: []float64{0.5}}, []string{"web-1"}, rollout.Throttling{Result: rollout.Compared, Objective: rollout.Reading{Values: 1, Value: 0.5}}},
 		"without throttling":       {&prometheus{values: []float64{0.5, 1}}, nil, rollout.Throttling{Objective: rollout.Reading{Values: 2, Value: 0.5}}},
 		"no value":                 {&prometheus{}, nil, rollout.Throttling{}},
+		"it cannot be executed":    {&prometheus{refused: "timeout"}, nil, rollout.Throttling{Objective: rollout.Reading{Refused: "timeout"}}},
 		"Prometheus does not work": {&prometheus{err: errors.New("503")}, []string{"web-1"}, rollout.Throttling{Result: rollout.NoAnswer, Objective: rollout.Reading{Failed: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
