@@ -462,3 +462,19 @@ func PlaceholderFor(namespace, uid string) Key {
 	_, _ = h.Write([]byte(uid)) // never fails
 	return Key{Namespace: namespace, Name: placeholderPrefix + hex.EncodeToString(h.Sum(nil))}
 }
+
+// Latest returns the later of two times.
+func Latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Earliest returns the earlier of two times. A zero time is not known, and does not count.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
