@@ -182,7 +182,7 @@ func helpFits(t *testing.T, program string) {
 // Row 11.
 func TestHelp_root_groupsAllCommands(t *testing.T) {
 	help, _, _ := call(t, "podfit")
-	for _, want := range []string{"\nSee what podfit would do; these commands change nothing:\n", "\n  backtest  ", "\nRun podfit:\n  admission-controller ", "\nInstall podfit, and more:\n  completion ", "podfit [command]", "Examples:"} {
+	for _, want := range []string{"\nSee what podfit would do; nothing is changed, except by capacity --apply:\n", "\n  backtest  ", "\nRun podfit:\n  admission-controller ", "\nInstall podfit, and more:\n  completion ", "podfit [command]", "Examples:"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not contain %q:\n%s", want, help)
 		}

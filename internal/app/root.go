@@ -103,7 +103,7 @@ can run alone, or all three run in one process with "podfit run".`,
 	root.Version = version()
 	root.SetVersionTemplate("podfit {{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "Print the version of this binary.")
-	addGroup(root, "See what podfit would do; these commands change nothing:", recommend.NewCommand(s), capacity.NewCommand(s),
+	addGroup(root, "See what podfit would do; nothing is changed, except by capacity --apply:", recommend.NewCommand(s), capacity.NewCommand(s),
 		backtest.NewCommand(), web.NewCommand(s, explainerOfPage), explain.NewCommand(s, defaultJobs(), web.Judge))
 	addGroup(root, "Run podfit:", newRunCommand(s), recommender.NewCommand(s), updater.NewCommand(s), admission.NewCommand(s))
 	addGroup(root, "Install podfit, and more:", newCRDsCommand(s), newVersionCommand(s))

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capacity is the job of "podfit capacity": it reads the state of the cluster once, and the history from the CapacityPlan or from
-// Prometheus, and reports how much of the capacity of each pool of nodes is requested and when the pool will be full. It changes nothing.
+// Prometheus, and reports how much of the capacity of each pool of nodes is requested and when the pool will be full. It changes nothing, except with
+// --apply.
 package capacity
 
 import (
@@ -23,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/core/capacity"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/edge/kube"
+	"podfit.dev/podfit/internal/edge/kube/actuation"
 	"podfit.dev/podfit/internal/edge/kube/capacityplan"
 	report "podfit.dev/podfit/internal/edge/report/capacity"
 	"podfit.dev/podfit/internal/edge/report/terminal"
@@ -37,12 +39,13 @@ func NewCommand(s process.Streams) *cobra.Command {
 		Long: `Shows for each pool of nodes how much of its capacity the pods request, when
 requests reach 70 % and 100 % of it, the last day for an order of nodes, and how
 much workloads could give back according to the recommendations of their VPAs.
-It sends only requests that read.
+Without --apply, it sends only requests that read.
 
 With --fragments, it also shows how free room is divided among nodes: what no
 pod of a usual size can use, the fewest moves that free a node and, with --for,
-make room for a pod. Nothing is moved. It also shows which nodes a cluster
-autoscaler could remove, and what keeps it from removing the others.
+make room for a pod. It also shows which nodes a cluster autoscaler could
+remove, and what keeps it from removing the others. --apply makes the moves of
+one node, after a dry run and a question.
 
 A date such as "9 Dec (2–20 Dec)" is the expected day and a range: in 8 of 10
 cases requests reach the capacity in the range. The range comes from the errors
@@ -65,7 +68,8 @@ Exit codes:
   podfit capacity --pool worker --lead-time 30
   podfit capacity -o html > capacity.html
   podfit capacity --fail-on order,node -o json > capacity.json  # in a daily job
-  podfit capacity --fragments --for cpu=8,memory=32Gi  # moves that make room`,
+  podfit capacity --fragments --for cpu=8,memory=32Gi  # moves that make room
+  podfit capacity --apply --max-moves 5 --dry-run  # what would free a node`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -76,7 +80,10 @@ Exit codes:
 			if err := c.Validate(); err != nil {
 				return process.UsageError{Err: err}
 			}
-			return c.run(cmd.Context(), s.Out)
+			if c.Apply && !c.DryRun && !c.Yes && !s.Terminal {
+				return process.UsageError{Err: errors.New("--apply asks before it changes anything: run it on a terminal, or add --yes or --dry-run")}
+			}
+			return c.run(cmd.Context(), s)
 		},
 	}
 	c.Flags(cmd.Flags())
@@ -92,7 +99,8 @@ const (
 	exitFailOn  = 4
 )
 
-func (c *Config) run(ctx context.Context, out io.Writer) error {
+func (c *Config) run(ctx context.Context, streams process.Streams) error {
+	c.Kube.ReadOnly = !c.Apply
 	clients, err := kube.NewClients(c.Kube)
 	if err != nil {
 		return err
@@ -100,9 +108,21 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	if err := clients.Reach(ctx, ""); err != nil {
 		return err
 	}
-	stored, notes, missing, err := c.stored(ctx, clients)
+	if c.Apply {
+		return (&application{Config: c, clients: clients, pods: actuation.NewPodWriter(clients), streams: streams}).run(ctx)
+	}
+	_, r, err := c.read(ctx, clients, "")
 	if err != nil {
 		return err
+	}
+	return c.report(streams.Out, r)
+}
+
+// read returns the state of the cluster, and the report about it: with a plan for one node if that is not "".
+func (c *Config) read(ctx context.Context, clients *kube.Clients, node string) (*scene, *report.Report, error) {
+	stored, notes, missing, err := c.stored(ctx, clients)
+	if err != nil {
+		return nil, nil, err
 	}
 	settings, allocatable := capacityplan.Settings(&stored.Spec)
 	if c.LeadTime >= 0 {
@@ -113,24 +133,24 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 	}
 	s, err := c.readScene(ctx, clients)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	r := report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: append(missing, s.missing...), Notes: append(notes, s.notes...), For: c.size}
+	r := &report.Report{Cluster: c.Kube.ClusterName(clients), Source: "the CapacityPlan", Missing: append(missing, s.missing...), Notes: append(notes, s.notes...), For: c.size}
 	r.BackedOff = cluster.Each(cluster.Where(s.world.Groups, func(g *cluster.NewNode) bool { return g.BackedOff }), func(g **cluster.NewNode) string { return (*g).Name })
 	s.world.Rules = settings.Rules
 	s.world.Allocatable = allocatable
 	histories := capacityplan.Histories(&stored.Status)
-	if c.fromPrometheus() {
-		if err := c.readPast(ctx, clients, s, histories, &r); err != nil {
-			return err
+	if c.fromPrometheus() && !c.Apply {
+		if err := c.readPast(ctx, clients, s, histories, r); err != nil {
+			return nil, nil, err
 		}
 	}
 	pools, unplaced := capacity.Measure(&s.world)
 	if pools, err = c.selected(pools); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if c.Fragments {
-		s.addFragments(&r, pools)
+		s.addFragments(r, pools, c.Apply, node)
 	}
 	for i := range pools { // the present values count, also if the history has none of today
 		name := pools[i].Name
@@ -138,7 +158,7 @@ func (c *Config) run(ctx context.Context, out io.Writer) error {
 		histories[name].Record(s.now, &pools[i])
 	}
 	r.Plan = capacity.Assess(s.now, pools, unplaced, histories, settings)
-	return c.report(out, &r)
+	return s, r, nil
 }
 
 // stored reads the CapacityPlan, and returns notes about it, or what is missing without the right to read it. Without one there is no history yet, which

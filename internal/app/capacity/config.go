@@ -29,6 +29,10 @@ type Config struct {
 	Fragments bool
 	For       map[string]string
 	size      room.Amount // of For; Validate sets it
+	Apply     bool
+	MaxMoves  int
+	DryRun    bool // of Apply
+	Yes       bool // carry it out without a question
 
 	Output   string
 	NoColour bool
@@ -59,7 +63,7 @@ var choices = map[string][]string{
 
 // Defaults returns the defaults.
 func Defaults() Config {
-	return Config{Kube: process.Reader("capacity"), Source: sourceAuto, LeadTime: -1, Output: "table"}
+	return Config{Kube: process.Reader("capacity"), Source: sourceAuto, LeadTime: -1, MaxMoves: 10, Output: "table"}
 }
 
 // Flags binds the configuration to flags.
@@ -76,6 +80,11 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.Fragments, "fragments", c.Fragments, "If true, also show how the free room is divided among nodes: what no pod of a "+
 		"usual size can use, the fewest moves that free a node, and what keeps a cluster autoscaler from removing nodes.")
 	f.StringToStringVar(&c.For, "for", c.For, "With --fragments, also show the fewest moves that make room for a pod of this size, such as cpu=8,memory=32Gi.")
+	f.BoolVar(&c.Apply, "apply", c.Apply, "If true, carry out the plan with the fewest moves that free a node or, with --for, make room, instead of the report: after a dry run and a question, cordon the node, "+
+		"and evict its pods, each when the replacement of the one before is ready. It ends at the first surprise.")
+	f.IntVar(&c.MaxMoves, "max-moves", c.MaxMoves, "With --apply, the maximum number of pods that are evicted.")
+	f.BoolVar(&c.DryRun, "dry-run", c.DryRun, "With --apply, end after the dry run.")
+	f.BoolVar(&c.Yes, "yes", c.Yes, "With --apply, do not ask.")
 
 	f.StringVarP(&c.Output, "output", "o", c.Output, "Format: "+strings.Join(report.Formats, ", ")+".")
 	f.BoolVar(&c.NoColour, "no-color", c.NoColour, "If true, use no colours. The environment variable NO_COLOR has the same effect.")
@@ -91,7 +100,10 @@ func (c *Config) Validate() error {
 		errs.AddChoice("fail-on", f, choices["fail-on"])
 	}
 	errs.AddIf(c.LeadTime < -1 || c.LeadTime > maxLeadTime, "--lead-time must be between 0 and %d days, or -1, got %d", maxLeadTime, c.LeadTime)
+	c.Fragments = c.Fragments || c.Apply
 	errs.AddIf(!c.Fragments && len(c.For) > 0, "--for needs --fragments")
+	errs.AddIf(!c.Apply && (c.DryRun || c.Yes), "--dry-run and --yes need --apply")
+	errs.AddIf(c.Apply && (c.MaxMoves < 1 || len(c.FailOn) > 0 || c.Output != "table" && c.Output != "json"), "--apply needs --max-moves of 1 or more and --output table or json, and does not combine with --fail-on")
 	for _, name := range slices.Sorted(maps.Keys(c.For)) {
 		res, known := cluster.ParseResource(name)
 		amount, err := cluster.ParseAmount(res, c.For[name])

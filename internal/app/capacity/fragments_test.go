@@ -25,8 +25,13 @@ const (
 // fragmented is a cluster of four nodes with 8 cores: moves can free one, and each of the others has a pod that stays.
 func fragmented(t testing.TB) *kubetest.FakeAPI {
 	f := kubetest.NewFakeAPI(t)
+	fragment(f)
+	return f
+}
+
+func fragment(f *kubetest.FakeAPI) {
 	for i := range 4 {
-		f.Apply(nodesPath, fmt.Sprintf(`{"metadata":{"name":"n%d","labels":{"node-role.kubernetes.io/worker":""}},"status":{"capacity":{"cpu":"8","memory":"32Gi"},
+		f.Apply(nodesPath, fmt.Sprintf(`{"metadata":{"name":"n%d","labels":{"node-role.kubernetes.io/worker":""}},"spec":{},"status":{"capacity":{"cpu":"8","memory":"32Gi"},
 			"allocatable":{"cpu":"8","memory":"32Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`, i+1))
 	}
 	for _, p := range []struct{ name, node, cpu, extra string }{
@@ -48,7 +53,6 @@ func fragmented(t testing.TB) *kubetest.FakeAPI {
 	}
 	f.Apply(budgetsPath, `{"metadata":{"namespace":"shop","name":"cache","generation":1},"spec":{"selector":{"matchLabels":{"app":"cache"}}},
 		"status":{"observedGeneration":1,"currentHealthy":2,"desiredHealthy":2}}`)
-	return f
 }
 
 type amounts struct{ CPU, Memory float64 } // cores and bytes

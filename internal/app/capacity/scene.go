@@ -91,8 +91,9 @@ func readUsage(ctx context.Context, clients *kube.Clients) map[cluster.Key]clust
 	return capacity.UsageByPod(reading.Samples, time.Now())
 }
 
-// addFragments adds to a report how the free room of pools is divided among their nodes.
-func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
+// addFragments adds to a report how the free room of pools is divided among their nodes. If alone, only pods of the node that is freed or gets the room
+// move; that is the given node if it is not "".
+func (s *scene) addFragments(r *report.Report, pools []capacity.Pool, alone bool, node string) {
 	pods := s.world.Snapshot.Pods
 	if len(pods) == 0 {
 		r.Notes = append(r.Notes, "--fragments needs pods, and the cluster runs none.")
@@ -102,7 +103,7 @@ func (s *scene) addFragments(r *report.Report, pools []capacity.Pool) {
 		Now: s.now, Limits: &disruption.Limits{MinReplicas: process.DefaultMinReplicas, Tolerance: 0.5}, Need: &need.Rules{}, Ledger: ledger.New(),
 		Scales: map[cluster.Workload]cluster.Scale{},
 	}
-	in := &fragments.Input{Nodes: s.world.Nodes, Pools: s.world.Rules.Assign(s.world.Nodes), For: r.For, Budgets: map[string][]cluster.DisruptionBudget{}, Avoided: s.avoided, Sizes: map[cluster.Key]room.Amount{}}
+	in := &fragments.Input{Nodes: s.world.Nodes, Pools: s.world.Rules.Assign(s.world.Nodes), For: r.For, Budgets: map[string][]cluster.DisruptionBudget{}, Avoided: s.avoided, Sizes: map[cluster.Key]room.Amount{}, Waiting: alone, Node: node}
 	for _, p := range pods {
 		in.Waiting = in.Waiting || p.Node == "" && p.Live()
 		counter.Scales[p.Controller] = s.read.Scale(p.Controller)

@@ -29,7 +29,7 @@ var Essential = map[string]string{
 	// The object, the time and the what-ifs. Flags of the jobs are read from the cluster.
 	"explain": "context namespace container at if prometheus output",
 	// The history, the pools, and the form of the result.
-	"capacity": "context prometheus pool lead-time fragments for output fail-on",
+	"capacity": "context prometheus pool lead-time fragments for apply output fail-on",
 	// The usage, the recommenders, and how they are compared.
 	"backtest": "trace prometheus namespace all-namespaces history-length recommenders learning nodes cpu-price memory-price output",
 }
@@ -69,7 +69,7 @@ var FlagGroups = []FlagGroup{
 		max-change-per-hour-namespace max-change-per-hour-cluster freeze-configmap`},
 	{"Room on nodes and capacity", `
 		replacement-must-fit fit-nodes max-node-cpu max-node-memory make-room scheduler-resize-preemption mover node-guard node-guard-pressure
-		capacity-before-eviction placeholder-image provisioning-class capacity-plan lead-time fragments`},
+		capacity-before-eviction placeholder-image provisioning-class capacity-plan lead-time fragments apply max-moves yes`},
 	{"Webhook and its certificate", `
 		port register-webhook register-by-url webhook-service webhook-address webhook-port webhook-timeout-seconds webhook-failure-policy-fail
 		webhook-labels client-ca-file tls-cert-file tls-private-key reload-cert min-tls-version tls-ciphers status-lease-name status-lease-namespace

@@ -28,6 +28,7 @@ type Input struct {
 	Avoided map[string][]cluster.Selector         // pods that anti-affinities of others keep away, by namespace; "": of all namespaces
 	Sizes   map[cluster.Key]room.Amount           // of replacements that a VPA sizes; they are not smaller than the pods
 	Waiting bool                                  // a pod without a node could take what moves on other nodes free, so only pods of the node itself move
+	Node    string                                // plans are for this node, also if it is cordoned; "" for all
 	For     room.Amount                           // make room for a pod of this size; zero: for none
 }
 
@@ -47,14 +48,16 @@ type Plan struct {
 	Proven bool   `json:"proven"` // there are no fewer moves or, if none are found, none at all; otherwise the search has ended at its limit
 	Node   string `json:"node"`   // that is freed, or gets the room; "" if no moves are found
 	Moves  []Move `json:"moves,omitempty"`
+	Unused string `json:"-"` // a node without pods, which a replacement may start on; "" if there is none
 }
 
 // A Move is the eviction of a pod whose replacement fits on another node.
 type Move struct {
-	Pod  string      `json:"pod"`
-	From string      `json:"from"`
-	To   string      `json:"to"`
-	Size room.Amount `json:"size"`
+	Pod  string       `json:"pod"`
+	From string       `json:"from"`
+	To   string       `json:"to"`
+	Size room.Amount  `json:"size"`
+	Of   *cluster.Pod `json:"-"`
 }
 
 // A Node is what keeps a cluster autoscaler from removing a node. It could remove one without holds.

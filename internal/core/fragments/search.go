@@ -28,6 +28,7 @@ type search struct {
 	*Input
 	sites  []site // of Nodes, with the moves so far
 	spots  map[cluster.Reach][]int
+	unused map[cluster.Reach]string // a node without pods, for pods with spots
 	node   int
 	want   room.Amount // room on the node; zero: all pods leave it
 	items  []*item     // pods of the node that may leave it, the largest first
@@ -58,7 +59,7 @@ type item struct {
 }
 
 func newSearch(in *Input) *search {
-	s := &search{Input: in}
+	s := &search{Input: in, unused: map[cluster.Reach]string{}}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		r := in.Rooms.Nodes[n.Name]
@@ -141,9 +142,7 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 	for _, i := range nodes {
 		s.begin(i, want, 0)
 		s.others = append(s.others, s.items...)
-		at := &s.sites[i]
-		least := s.least(0)
-		if want == (room.Amount{}) && least > 0 && least == len(at.own) || want != (room.Amount{}) && at.Node.TakesPods() && !at.Unknown && !(untainted && at.Node.Tainted) && least <= len(s.items) {
+		if least := s.least(0); s.isAim(&s.sites[i], least, untainted) {
 			starts = append(starts, start{i, least})
 		}
 	}
@@ -159,11 +158,26 @@ func (s *search) fewest(nodes []int, want room.Amount) (best Plan) {
 			if s.solve(0, more, c.least+more) {
 				slices.Reverse(s.moves)
 				best = Plan{Node: s.Nodes[c.node].Name, Moves: s.moves}
+				for _, m := range s.moves {
+					best.Unused = cmp.Or(best.Unused, s.unused[m.Of.Reach()])
+				}
 			}
 		}
 	}
 	best.Proven = len(starts) == 0 || best.Node != "" && (len(best.Moves) <= starts[0].least || !s.cut && !s.some && starts[0].least+mostDetours+1 >= len(best.Moves))
 	return best
+}
+
+// isAim reports whether a node may be freed or get room: the node of the search, after begin. At least a number of pods must leave it.
+func (s *search) isAim(at *site, least int, untainted bool) bool {
+	asked := s.Input.Node == at.Node.Name
+	switch {
+	case s.Input.Node != "" && !asked:
+		return false
+	case s.want == (room.Amount{}):
+		return least > 0 && least == len(at.own)
+	}
+	return (at.Node.TakesPods() || asked) && !at.Unknown && !(untainted && at.Node.Tainted) && least <= len(s.items)
 }
 
 // begin starts a search for moves of pods from a node that ends after a number of visits.
@@ -208,7 +222,7 @@ func (s *search) try(it *item, i, others, most int) bool {
 		found := s.solve(i, others, most)
 		s.move(it, from)
 		if found {
-			s.moves = append(s.moves, Move{it.String(), s.Nodes[from].Name, s.Nodes[to].Name, it.next})
+			s.moves = append(s.moves, Move{it.String(), s.Nodes[from].Name, s.Nodes[to].Name, it.next, it.Pod})
 			return true
 		}
 	}
@@ -253,7 +267,11 @@ func (s *search) options(it *item) (out []int) {
 func (s *search) spotsOf(reach cluster.Reach) (out []int) {
 	usable := cluster.SetOf(s.Rooms.Usable(reach), func(r *placement.Room) *placement.Room { return r })
 	for i := range s.sites {
-		if at := &s.sites[i]; usable[at.Room] && !at.Unknown && len(at.own) > 0 {
+		switch at := &s.sites[i]; {
+		case !usable[at.Room] || at.Unknown:
+		case len(at.own) == 0:
+			s.unused[reach] = at.Node.Name
+		default:
 			out = append(out, i)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -30,12 +31,23 @@ var ErrNotSent = errors.New("not sent")
 //
 // After a response with status 429 or 503 and Retry-After, it sends no request before that time. A request whose context ends before is not
 // sent (ErrNotSent). The zero value is ready to use.
-type Sender struct{ pause pause }
+type Sender struct {
+	DryRun bool // the API server stores nothing
+
+	pause pause
+}
 
 // Send sends a request, without a decoded response. Its error is ErrNotSent if the request was not sent.
 func (s *Sender) Send(ctx context.Context, r *rest.Request) error {
+	return s.send(ctx, r, rest.Result.Error)
+}
+
+func (s *Sender) send(ctx context.Context, r *rest.Request, result func(rest.Result) error) error {
 	ctx, sent := recordSending(ctx, &s.pause)
-	return sent.classify(r.MaxRetries(0).Do(ctx).Error())
+	if s.DryRun {
+		r = r.Param("dryRun", metav1.DryRunAll)
+	}
+	return sent.classify(result(r.MaxRetries(0).Do(ctx)))
 }
 
 // Patch sends a patch of an object, in JSON. Its error has the reason of a refusal, too.
@@ -49,8 +61,7 @@ func (s *Sender) Patch(ctx context.Context, c rest.Interface, kind types.PatchTy
 
 // SendInto is Send, and decodes the response into an object.
 func (s *Sender) SendInto(ctx context.Context, r *rest.Request, into runtime.Object) error {
-	ctx, sent := recordSending(ctx, &s.pause)
-	return sent.classify(r.MaxRetries(0).Do(ctx).Into(into))
+	return s.send(ctx, r, func(r rest.Result) error { return r.Into(into) })
 }
 
 // A sendRecord records whether a request with its context was sent, and which delay the response asks for.

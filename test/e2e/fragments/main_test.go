@@ -22,11 +22,12 @@ import (
 
 const nodeCount = 12
 
-// A world is a cluster with podfit's objects and its admission controller. No updater evicts pods. The user of the commands has the rights to get and list only.
+// A world is a cluster with podfit's objects and its admission controller. No updater evicts pods. The reader has the rights to get and list only, and the
+// mover also those that docs/capacity.md names.
 type world struct {
 	*bed.Cluster
-	binary string
-	reader string // kubeconfig
+	binary        string
+	reader, mover string // kubeconfigs
 }
 
 const reader = `apiVersion: v1
@@ -43,7 +44,24 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
-subjects: [{kind: ServiceAccount, name: reader, namespace: kube-system}]
+subjects: [{kind: ServiceAccount, name: reader, namespace: kube-system}, {kind: ServiceAccount, name: mover, namespace: kube-system}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: mover, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: mover}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [patch]}
+- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: mover}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mover}
+subjects: [{kind: ServiceAccount, name: mover, namespace: kube-system}]
 `
 
 func TestMain(m *testing.M) {
@@ -101,6 +119,9 @@ func newWorld() (w *world, err error) {
 		return nil, err
 	}
 	if w.reader, err = w.Identity(ctx, "reader"); err != nil {
+		return nil, err
+	}
+	if w.mover, err = w.Identity(ctx, "mover"); err != nil {
 		return nil, err
 	}
 	admission, err := w.RunAdmission(ctx, w.binary)

@@ -4,10 +4,13 @@
 package fragments
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -37,8 +40,8 @@ const (
 	move     = 30 * time.Second // of one pod
 )
 
-// TestFragments_randomClusters_schedulerAcceptsEachMove carries out the plans for random clusters. Each pod is evicted, and its replacement may run only where
-// the plan says: the scheduler must accept it there. Then it does so again, and the scheduler chooses the node of each replacement.
+// TestFragments_randomClusters_schedulerAcceptsEachMove carries out the plans for random clusters. Either each pod is evicted, and its replacement may run
+// only where the plan says: the scheduler must accept it there. Or podfit capacity --apply does so, and the scheduler chooses the node of each replacement.
 func TestFragments_randomClusters_schedulerAcceptsEachMove(t *testing.T) {
 	const seeds = 6
 	ran, moves, resized := 0, 0, 0
@@ -46,9 +49,16 @@ func TestFragments_randomClusters_schedulerAcceptsEachMove(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			ran++
 			s := newScene(t, seed)
-			moves += s.follow("")
-			moves += s.follow("make room")
-			moves += s.choose()
+			if seed%2 == 0 {
+				moves += s.apply("")
+				moves += s.follow("make room")
+			} else {
+				moves += s.follow("")
+				if p, size := s.plan("make room"); len(p.Moves) > 0 {
+					s.wait(size)
+					moves += s.apply(size)
+				}
+			}
 			resized += s.resized
 		})
 	}
@@ -395,27 +405,75 @@ func (s *scene) fits(on string) {
 	})
 }
 
-// choose frees a node as a user does: the scheduler chooses the node of each replacement, and the plan is made again after each move. It may have chosen
-// so that there is no plan for the node any more.
-func (s *scene) choose() (moves int) {
+// apply frees a node or makes room with the command, as its user does: the scheduler chooses the node of each replacement. It may choose so that there is no
+// plan for the node any more; then the node takes pods again.
+func (s *scene) apply(size string) (moves int) {
 	s.Helper()
-	first, _ := s.plans(s.T, "")
-	if first.Node == "" {
-		return 0
-	}
-	s.cordon(first.Node, true)
-	for p := first; !s.isFree(first.Node); p, _ = s.plans(s.T, "") {
-		s.Logf("the scheduler chooses: %v", p)
-		if p.Node != first.Node || moves == 2*len(first.Moves) {
-			s.Logf("%s is not free after %d moves", first.Node, moves)
-			return moves
+	for _, name := range s.Nodes() {
+		if size == "" && s.isFree(name) {
+			s.cordon(name, true)
 		}
-		next := p.Moves[0]
-		s.cordon(next.From, true)
-		s.evict(next.Pod, "")
-		s.cordon(next.From, next.From == first.Node)
-		moves++
 	}
-	s.Logf("%s is free after %d moves", first.Node, moves)
-	return moves
+	before, err := s.pods(s.Context())
+	s.must(err)
+	used := s.used()
+	ctx, cancel := context.WithTimeout(s.Context(), 10*move)
+	defer cancel()
+	args := []string{"capacity", "--kubeconfig=" + s.mover, "--apply", "--yes", "-o", "json"}
+	if size != "" {
+		args = append(args, "--for", size)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, s.binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	s.must(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for ended != nil {
+		select {
+		case err = <-ended:
+			ended = nil
+		case <-time.After(100 * time.Millisecond):
+			s.open(ctx, "")
+		}
+	}
+	s.Logf("%s%s", errs.String(), out.String())
+	var done struct {
+		Node    string
+		Made    []struct{ Pod, Replacement, Node string }
+		Reached bool
+		Stopped string
+	}
+	if unreadable := json.Unmarshal(out.Bytes(), &done); unreadable != nil || (err != nil) != (done.Stopped != "") {
+		s.Fatalf("it ended with %v and %v", err, unreadable)
+	}
+	if done.Node != "" {
+		o, err := s.CoreV1().Nodes().Get(s.Context(), done.Node, metav1.GetOptions{})
+		s.must(err)
+		freed := size == "" && done.Reached
+		if o.Spec.Unschedulable != freed || size == "" && freed != s.isFree(done.Node) {
+			s.Errorf("node %s is cordoned: %t, and free: %t", done.Node, o.Spec.Unschedulable, s.isFree(done.Node))
+		}
+		if now := s.used(); size == "" && now > used || freed && now != used-1 {
+			s.Errorf("%d nodes run pods, before %d", now, used)
+		}
+	}
+	switch {
+	case size != "" && done.Reached:
+		s.fits(done.Node)
+		s.settle(len(before) - 1)
+	default:
+		s.settle(len(before)) // no pod is lost
+	}
+	return len(done.Made)
+}
+
+// used returns how many nodes run pods other than those of the DaemonSet.
+func (s *scene) used() (n int) {
+	for _, name := range s.Nodes() {
+		if !s.isFree(name) {
+			n++
+		}
+	}
+	return n
 }

@@ -1,7 +1,7 @@
 // Copyright The podfit Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuation sends the requests with which the updater changes workloads: it resizes, annotates, evicts and deletes pods, sets the
+// Package actuation sends the requests that change workloads: it resizes, annotates, evicts and deletes pods, cordons nodes, sets the
 // replicas of Deployments for surges, and sets the targets of HorizontalPodAutoscalers.
 //
 // Each request requires that the object is the one that the decision was about. It is sent once, and its error has the reason for which the
@@ -32,6 +32,11 @@ type PodWriter struct {
 
 // NewPodWriter returns a PodWriter.
 func NewPodWriter(c *kube.Clients) *PodWriter { return &PodWriter{core: c.Core.CoreV1().RESTClient()} }
+
+// DryRun returns a PodWriter whose requests the API server checks, with its webhooks and disruption budgets, and does not carry out.
+func (w *PodWriter) DryRun() *PodWriter {
+	return &PodWriter{core: w.core, sender: kube.Sender{DryRun: true}}
+}
 
 // A podPatch is a strategic merge patch: containers are found by name.
 type podPatch struct {
@@ -131,6 +136,20 @@ func (w *PodWriter) Delete(ctx context.Context, p *cluster.Pod) error {
 		}))
 	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", p.Key, kube.RefusedEviction(err))
+	}
+	return nil
+}
+
+// Cordon keeps new pods from a node, or admits them again: if others have done that already, the error has a reason of package kube.
+func (w *PodWriter) Cordon(ctx context.Context, node string, cordoned bool) error {
+	const path = "/spec/unschedulable"
+	verb, ops := "uncordon", []kube.PatchOp{{Op: "test", Path: path, Value: true}, {Op: "remove", Path: path}}
+	if cordoned {
+		verb, ops = "cordon", []kube.PatchOp{{Op: "add", Path: path, Value: true}}
+	}
+	err := w.sender.Patch(ctx, w.core, types.JSONPatchType, "nodes", cluster.Key{Name: node}, ops)
+	if err != nil {
+		return fmt.Errorf("%s node %s: %w", verb, node, err)
 	}
 	return nil
 }

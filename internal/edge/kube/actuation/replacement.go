@@ -25,7 +25,9 @@ type Replacements struct {
 }
 
 // NewReplacements returns the client.
-func NewReplacements(c *kube.Clients) *Replacements { return &Replacements{clients: c} }
+func NewReplacements(c *kube.Clients) *Replacements {
+	return &Replacements{c, kube.Sender{DryRun: true}}
+}
 
 // DryRun returns the containers that a replacement of the pod would have now: their requests and limits, which of them have a CPU startup
 // boost, and whether the admission controller would set them (Sized). It needs the rights to list and create pods. An error wraps one of the refusals of package kube: ErrNotFound if the
@@ -40,7 +42,7 @@ func (r *Replacements) DryRun(ctx context.Context, p *cluster.Pod) (*cluster.Pod
 		return nil, fmt.Errorf("read pod %s: %w", p.Key, kube.ErrNotFound)
 	}
 	created := new(corev1.Pod)
-	request := r.clients.Core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Param("dryRun", metav1.DryRunAll).Body(replacementOf(existing))
+	request := r.clients.Core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Body(replacementOf(existing))
 	if err := kube.Refused(r.sender.SendInto(ctx, request, created)); err != nil {
 		return nil, fmt.Errorf("create a replacement of pod %s in a dry run: %w", p.Key, err)
 	}

@@ -66,7 +66,7 @@ func TestReplacements_dryRun_sendsThePodWithoutTracesOfPodfit(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &cluster.Pod{Key: cluster.Key{Namespace: "shop", Name: "web-1-0"}, UID: "u7"}
-	replacement, err := (&Replacements{clients: &kube.Clients{Core: core}}).DryRun(t.Context(), p)
+	replacement, err := NewReplacements(&kube.Clients{Core: core}).DryRun(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

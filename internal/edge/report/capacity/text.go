@@ -335,7 +335,7 @@ func fragmentSections(r *Report) []page.Section {
 	nodes.Columns[4].Below = true
 	moves := page.Section{Title: "Moves, one after the other; each line is a separate plan"}
 	for _, p := range r.Fragments {
-		cells := []string{terminal.Plain(p.Name), amount(p.Free), amount(p.Stranded)}
+		cells := []string{terminal.Plain(p.Name), Amount(p.Free), Amount(p.Stranded)}
 		if p.Counted < len(p.Nodes) {
 			cells[1] += fmt.Sprintf(" on %d of %s", p.Counted, wording.Count(len(p.Nodes), "node"))
 		}
@@ -349,7 +349,7 @@ func fragmentSections(r *Report) []page.Section {
 				if m.From != plan.Node {
 					text += fmt.Sprintf("; cordon %s until the next pod has left it", m.From)
 				}
-				text += fmt.Sprintf("; %s (%s) from %s to %s", m.Pod, amount(m.Size), m.From, m.To)
+				text += fmt.Sprintf("; %s (%s) from %s to %s", m.Pod, Amount(m.Size), m.From, m.To)
 			}
 			if len(plan.Moves) > 0 {
 				moves.Text = append(moves.Text, terminal.Plain(text+"."))
@@ -372,7 +372,8 @@ func columns(titles ...string) []page.Column {
 	return cluster.Each(titles, func(t *string) page.Column { return page.Column{Title: *t} })
 }
 
-func amount(a room.Amount) string {
+// Amount returns an amount for people: "2 cores, 4 GiB".
+func Amount(a room.Amount) string {
 	return wording.Total(cluster.CPU, a.CPU) + ", " + wording.Total(cluster.Memory, a.Memory)
 }
 
