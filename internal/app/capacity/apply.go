@@ -93,8 +93,6 @@ func (a *application) carryOut(ctx context.Context) error {
 	case len(plan.Moves) == 0 || len(plan.Moves) > a.MaxMoves:
 		a.say("No plan of at most %d moves (--max-moves) was found. Nothing was changed.", a.MaxMoves)
 		return nil
-	case plan.Unused != "" && a.size == (room.Amount{}):
-		return fmt.Errorf("to free a node, moves must not use another one: node %s runs no pods, and replacements could start there; remove or cordon it first; nothing was changed", plan.Unused)
 	}
 	a.done.Node, a.done.Planned = plan.Node, plan.Moves
 	a.say("Plan: cordon node %s, and evict these pods of it, one after the other:", plan.Node)
@@ -226,14 +224,18 @@ func (a *application) plan(ctx context.Context, node string) (best *fragments.Pl
 			at.reached = at.reached || p.Room == nil && n.Name == node && n.Pods == 0
 		}
 	}
+	if best.Unused != "" && a.size == (room.Amount{}) {
+		return nil, at, fmt.Errorf("to free node %s, moves must not use another one: node %s runs no pods, and replacements could start there; remove or cordon it first", best.Node, best.Unused)
+	}
 	n := cluster.Find(s.world.Nodes, func(n *cluster.Node) bool { return n.Name == best.Node || n.Name == node })
 	at.cordoned = n != nil && n.Cordoned
 	return best, at, nil
 }
 
-// move evicts a pod, and waits until it is gone and its controller has as many ready pods as it wants.
+// move evicts a pod, and waits until it is gone and its controller has as many available pods as it wants.
 func (a *application) move(ctx context.Context, p *cluster.Pod) error {
-	before, wanted := a.siblings(ctx, p)
+	before, scale := a.siblings(ctx, p)
+	wanted := scale.Replicas
 	if wanted == 0 {
 		return fmt.Errorf("how many pods %s wants is not known now; pod %s was not evicted", p.Controller, p.Key)
 	}
@@ -245,7 +247,7 @@ func (a *application) move(ctx context.Context, p *cluster.Pod) error {
 		return err
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, patience+scale.MinReady)
 	defer cancel()
 	for kube.Sleep(limited, interval) {
 		pods, now := a.siblings(limited, p)
@@ -256,7 +258,7 @@ func (a *application) move(ctx context.Context, p *cluster.Pod) error {
 			switch {
 			case isNew && q.Node == p.Node:
 				return fmt.Errorf("the replacement of pod %s started on node %s again", p.Key, p.Node)
-			case q.UID == p.UID || !q.Live() || !q.Ready:
+			case q.UID == p.UID || !q.Live() || !q.Ready || time.Since(q.ReadySince) < scale.MinReady:
 				continue
 			case isNew:
 				replacement = q
@@ -265,9 +267,9 @@ func (a *application) move(ctx context.Context, p *cluster.Pod) error {
 		}
 		gone := !slices.ContainsFunc(pods, func(q *cluster.Pod) bool { return q.UID == p.UID })
 		switch {
-		case now != 0 && now != wanted:
-			return fmt.Errorf("%s now wants %d pods instead of %d", p.Controller, now, wanted)
-		case now != 0 && gone && replacement != nil && ready >= int(wanted):
+		case now.Replicas != 0 && now.Replicas != wanted:
+			return fmt.Errorf("%s now wants %d pods instead of %d", p.Controller, now.Replicas, wanted)
+		case now.Replicas != 0 && gone && replacement != nil && ready >= int(wanted):
 			a.say("  %s is ready on node %s after %s.", replacement, replacement.Node, time.Since(began).Round(time.Second))
 			a.done.Made = append(a.done.Made, made{p.String(), replacement.String(), replacement.Node})
 			return nil
@@ -276,16 +278,16 @@ func (a *application) move(ctx context.Context, p *cluster.Pod) error {
 	return errors.Join(ctx.Err(), fmt.Errorf("%s after its eviction, pod %s still exists, or has no replacement that is ready", time.Since(began).Round(time.Second), p.Key))
 }
 
-// siblings reads the pods of the controller of a pod, and how many it wants; 0 if they cannot be read now.
-func (a *application) siblings(ctx context.Context, p *cluster.Pod) (pods []*cluster.Pod, wanted int32) {
+// siblings reads the pods of the controller of a pod, and how many it wants: 0 if they cannot be read now.
+func (a *application) siblings(ctx context.Context, p *cluster.Pod) (pods []*cluster.Pod, scale cluster.Scale) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	w := watcher.NewWorld(a.clients, watcher.Options{Namespace: p.Namespace, Pods: watcher.AllPods, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)})
 	for _, u := range w.Load(ctx) {
 		if u.Resource == "pods" {
-			return nil, 0
+			return nil, scale
 		}
 	}
 	pods = slices.DeleteFunc(slices.Clone(w.Snapshot().Pods), func(q *cluster.Pod) bool { return q.Controller != p.Controller })
-	return pods, w.Scale(p.Controller).Replicas
+	return pods, w.Scale(p.Controller)
 }

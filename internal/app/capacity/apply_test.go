@@ -32,6 +32,7 @@ type drain struct {
 	t        *testing.T
 	refused  string                                 // a request, as writes returns it
 	replaced func(name string) (node, ready string) // of the replacement; nil: on n1, ready
+	since    func() string                          // since when the replacement is ready; nil: long ago
 	stop     context.CancelFunc                     // interrupts the command
 	ended    func()                                 // is called after an eviction; may be nil
 }
@@ -75,6 +76,9 @@ func (d *drain) evict(name string) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		d.t.Error(err)
+	}
+	if d.since != nil {
+		text = bytes.ReplaceAll(text, []byte(`"lastTransitionTime":"2026-11-01T00:00:00Z"`), fmt.Appendf(nil, `"lastTransitionTime":%q`, d.since()))
 	}
 	if node != "" {
 		d.Apply(kubetest.PodsPath, strings.NewReplacer(fmt.Sprintf(`"name":%q,"namespace"`, name), fmt.Sprintf(`"name":"%s2","namespace"`, name), fmt.Sprintf(`"uid":%q`, name), fmt.Sprintf(`"uid":"%s2"`, name),
@@ -210,6 +214,21 @@ func TestApply_situation_endsWithItsOutcome(t *testing.T) {
 				}
 			},
 			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "no plan of at most 9 further moves was found for node n4",
+		},
+		"node without pods joins": {
+			change: func(d *drain) {
+				d.ended = func() {
+					d.Apply(nodesPath, `{"metadata":{"name":"n5","labels":{"node-role.kubernetes.io/worker":""}},"status":{"allocatable":{"cpu":"8","memory":"32Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
+				}
+			},
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "node n5 runs no pods, and replacements could start there",
+		},
+		"replacement must be ready for a while": {
+			change: func(d *drain) {
+				edit(d.t, d.FakeAPI, replicaSetsPath, "shop/web", `{"spec":{"minReadySeconds":1200}}`)
+				d.since = func() string { return time.Now().UTC().Format(time.RFC3339) }
+			},
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b"), cordoned: true, out: "shop/web-c2 is ready on node n1 after 20m",
 		},
 		"interrupted while it evicts": {
 			change: func(d *drain) { d.ended = func() { d.stop() } },
