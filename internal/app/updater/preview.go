@@ -148,9 +148,14 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 	gathered := u.gather(snapshot, u.served(snapshot.Autoscalers))
 	gathered.Surges = surgesOf(w)
 	gathered.Throttling = map[cluster.Workload]rollout.Throttling{} // what the updater has read is not known
+	for i := range states {
+		if hasRecorded(&states[i], decision.ObjectiveMissed) {
+			gathered.Throttling[states[i].Workload] = rollout.Throttling{Objective: rollout.Reading{Recorded: true}}
+		}
+	}
 	if c.CapacityBeforeEviction != capacityOff && c.WatchesAllPods() {
 		gathered.Provider = headroom.PlaceholderPods // whether podfit may create them is not known without a request that writes
-		if slices.ContainsFunc(states, lackedProvider) {
+		if slices.ContainsFunc(states, func(s ledger.State) bool { return hasRecorded(&s, decision.NoCapacityProvider) }) {
 			gathered.Provider = headroom.NoProvider
 		}
 	}
@@ -159,9 +164,9 @@ func (s *Settings) preview(now time.Time, w previewWorld, states []ledger.State,
 	return plan.Begin(now, gathered, u.budget), gathered, u.budget
 }
 
-// lackedProvider reports whether the updater recorded that it could not ask for capacity.
-func lackedProvider(s ledger.State) bool {
-	return slices.ContainsFunc(s.Waiting, func(w ledger.WaitingState) bool { return w.Reason == decision.NoCapacityProvider.String() })
+// hasRecorded reports whether the updater recorded that pods wait for a reason.
+func hasRecorded(s *ledger.State, why decision.ReasonCode) bool {
+	return slices.ContainsFunc(s.Waiting, func(w ledger.WaitingState) bool { return w.Reason == why.String() })
 }
 
 // surgesOf returns the surges in progress, nil if it is not known whether a HorizontalPodAutoscaler scales the workloads.

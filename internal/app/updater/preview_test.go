@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,7 @@ import (
 	"podfit.dev/podfit/internal/core/explanation"
 	"podfit.dev/podfit/internal/core/ledger"
 	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 )
 
@@ -246,6 +248,46 @@ func TestPreview_updaterCannotAskForCapacity_nextSaysSo(t *testing.T) {
 		recorded := ledger.State{Workload: y.pods[0].Workload(), Waiting: []ledger.WaitingState{{Reason: decision.NoCapacityProvider.String(), Pods: 1}}}
 		if got := codes(recorded); !slices.Contains(got, decision.NoCapacityProvider.String()) || slices.Contains(got, decision.AwaitingCapacity.String()) {
 			t.Errorf("the updater has recorded that it cannot ask, and NEXT has %q", got)
+		}
+	})
+}
+
+// The updater has read the query of a canary, and NEXT has not. Once the updater has recorded that it does not hold, NEXT says the same, and not that its value is
+// not known yet, or that the updater runs with other flags.
+func TestPreview_updaterFoundThatTheQueryOfACanaryDoesNotHold_nextSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newUnsettled(1)
+		y.autoscalers[0].Mode, y.quotas = cluster.InPlaceOrRecreate, nil
+		y.autoscalers[0].Canary = cluster.Canary{On: true, Watch: time.Minute, Objective: cluster.Objective{Query: "a < 1", Operator: "<", Limit: 1, Span: time.Minute}}
+		after := cluster.Amounts(700, 1<<30)
+		y.autoscalers[0].Advice = []cluster.Advice{{Container: "app", Estimate: cluster.Estimate{Lower: after, Target: after, Upper: after}}}
+		y.change(func(p *cluster.Pod) {
+			p.Created, p.ReadySince, p.Ready = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour), true
+			p.Containers[0].Requests = cluster.Amounts(300, 1<<30)
+		})
+		changed := y.pods[0]
+		canary := rollout.State{}.Start(time.Now().Add(-30*time.Minute), changed, []rollout.Size{{Container: "app", Requests: after}}, false).Changed()
+		y.change(func(p *cluster.Pod) {
+			if p.UID == changed.UID {
+				p.Containers[0].Requests = after
+			}
+		})
+		for name, c := range map[string]struct {
+			waits decision.ReasonCode // as the updater recorded
+			want  string
+		}{
+			"nothing was read": {decision.AwaitingCanary, "its value after the change is not known yet"},
+			"it does not hold": {decision.ObjectiveMissed, "does not hold: the updater has recorded that; see the condition Updating and the events of the VPA."},
+		} {
+			first := y.pods[1].Name
+			state := ledger.State{Workload: changed.Workload(), Canary: &canary, Waiting: []ledger.WaitingState{{Reason: c.waits.String(), Pods: 2, First: first}}}
+			settings := &Settings{y.config}
+			pass, _, _ := settings.preview(time.Now(), y, []ledger.State{state}, nil)
+			for _, d := range pass.Decisions() {
+				if d.Pod.Name == first && (d.Reason.Code != c.waits || !strings.Contains(d.Reason.String(), c.want)) {
+					t.Errorf("%s: %s, want %q", name, d.Reason, c.want)
+				}
+			}
 		}
 	})
 }

@@ -92,10 +92,11 @@ type Throttling struct {
 
 // A Reading is the answer to the query of an objective.
 type Reading struct {
-	Failed  bool   // Prometheus did not answer, or with an error
-	Refused string // the error with which Prometheus did not execute the query, "" if there is none
-	Values  int    // number of values; only one is usable
-	Value   float64
+	Failed   bool   // Prometheus did not answer, or with an error
+	Refused  string // the error with which Prometheus did not execute the query, "" if there is none
+	Values   int    // number of values; only one is usable
+	Value    float64
+	Recorded bool // the updater has found that the objective does not hold; the rest is not known here
 }
 
 // text returns what the answer was as a full sentence, "" if there is nothing to add.
@@ -207,6 +208,8 @@ func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) st
 		return "the annotation is invalid"
 	case answer.Result == NoPrometheus:
 		return "the updater has no address of Prometheus"
+	case reading.Recorded:
+		return "the updater has recorded that; see the condition Updating and the events of the VPA"
 	case !isOwn:
 		return NotKnownYet
 	case reading.Refused != "":
