@@ -40,6 +40,7 @@ var functions = set("abs ceil clamp clamp_max clamp_min floor histogram_avg hist
 
 var (
 	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	costly     = regexp.MustCompile(`\{[0-9,]*[0-9]{2}|\\[pPxuU0-7]`) // in a regular expression, or hides that
 	language   = parser.NewParser(parser.Options{})
 )
 
@@ -83,6 +84,9 @@ func Bind(query, label, value string) (string, error) {
 func parse(query string) (o Objective, left parser.Expr, err error) {
 	if len(query) > maxBytes {
 		return o, nil, fmt.Errorf("it has %d bytes, at most %d are possible", len(query), maxBytes)
+	}
+	if part := costly.FindString(query); part != "" { // the parser compiles regular expressions: these could take it a second
+		return o, nil, fmt.Errorf("it has %q; repetitions of ten or more, classes \\p and characters by their number are not possible", part)
 	}
 	expr, err := language.ParseExpr(query)
 	if err != nil {

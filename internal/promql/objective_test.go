@@ -4,6 +4,7 @@
 package promql
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,14 @@ func TestParse_whatIsNotAllowed_isNamed(t *testing.T) {
 		"(((":                          "unclosed",
 		strings.Repeat("(", 990) + "a": "unclosed",
 		strings.Repeat("a", 1001):      "1001 bytes",
+		`a{b=~"(?i)x{10}"} < 1`:        `"{10"`,
+		"a{b=~`x{1,999}`} < 1":         `"{1,99`,
+		"a{b=~`x{10,}`} < 1":           `"{10"`,
+		`a{b=~"\\pL"} < 1`:             "classes",
+		"a{b=~`\\PL`} < 1":             "classes",
+		`a{b=~"x\x7b999}"} < 1`:        "by their number",
+		`a{b=~"x{\u0039\u0039}"} < 1`:  "by their number",
+		`a{b=~"x\173999}"} < 1`:        "by their number",
 	} {
 		if _, err := Parse(query); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", query, err, want)
@@ -61,6 +70,23 @@ func TestParse_whatIsNotAllowed_isNamed(t *testing.T) {
 		if text, err := Bind(query, "namespace", "shop"); err == nil {
 			t.Errorf("%s: bound as %s", query, text)
 		}
+	}
+}
+
+// Each update of a VPA is parsed by three components, and the parser compiles regular expressions. A tenant must not keep them busy with that.
+func TestParse_costlyRegularExpressions_areBounded(t *testing.T) {
+	for _, unit := range []string{`(?i)\pL{999}`, `(?i)\pL`, `[^a]{1000}`, `(((.{9}){9}){9})`, `((((?i:k|s){9}){9}){9})`, `\w`, `(a|b)?`, `.*a`, `(foo|bar)`} {
+		query := "a{b=~`" + strings.Repeat(unit, 980/len(unit)) + "`} < 1"
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse(query)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 16<<20 {
+			t.Errorf("%s: %d MiB, error %v", unit, got>>20, err)
+		}
+	}
+	if _, err := Parse("sum(rate(a{code=~`5[0-9]{2}`, path!~\"/a/.+|/b\\\\d\"}[5m])) < 1"); err != nil {
+		t.Error(err)
 	}
 }
 
