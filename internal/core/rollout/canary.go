@@ -201,15 +201,18 @@ func (s State) observeCanary(now time.Time, watch time.Duration, pods []*cluster
 	// the watch, because otherwise a workload that is scaled often would wait without end.
 	good, waiting := 0, 0
 	for _, p := range canaries {
-		late := now.Sub(cluster.Latest(s.Since, p.Created)) >= watch
+		end := cluster.Latest(s.Since, p.Created).Add(watch)
+		late := !now.Before(end)
+		// While an objective holds a canary, it may run for days: a pod that was ready long after the end has failed only if it stays so.
+		isDown := !p.Ready && late && (now.Sub(p.ReadySince) >= watch || !p.ReadySince.After(end.Add(watch)))
 		switch {
 		case s.isOOMKilled(p):
 			return s.revert(now, OOMKilled)
 		case s.hasRestarted(p):
 			return s.revert(now, Restarted)
-		case !p.Ready && late && s.Restarts == wasDown:
+		case isDown && s.Restarts == wasDown:
 			return s.Cancel()
-		case !p.Ready && late:
+		case isDown:
 			return s.revert(now, NotReady)
 		case p.Ready && late && (now.Sub(p.ReadySince) >= watch || !p.ReadySince.After(s.Since)):
 			good++

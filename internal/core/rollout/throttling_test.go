@@ -247,6 +247,28 @@ func TestState_objectiveMissed_restEndsTheWait(t *testing.T) {
 	}
 }
 
+// The time of the canary has ended long ago: only the query holds it. A pod that is not ready for a moment is no evidence against the size any more.
+func TestState_objectiveMissed_shortTimeWithoutReadinessRevertsNothing(t *testing.T) {
+	late := noon.Add(5 * time.Hour)
+	for name, c := range map[string]struct {
+		since time.Duration // for how long the canary has not been ready
+		want  Phase
+	}{
+		"a moment":              {30 * time.Second, Watching},
+		"the time of a canary":  {watch, Held},
+		"since the end":         {late.Sub(noon.Add(watch)), Held},
+		"it was never ready":    {late.Sub(noon) - time.Second, Held},
+		"soon after the end":    {late.Sub(noon.Add(watch + time.Minute)), Held},
+		"it fails now for long": {time.Hour, Held},
+	} {
+		held := watching().ObserveAll(late.Add(-time.Hour), objective(), []*cluster.Pod{running("a", after)}, reading(late.Add(-time.Hour), 1, 0.5))
+		got := held.ObserveAll(late, objective(), []*cluster.Pod{running("a", after, notReady, func(p *cluster.Pod) { p.ReadySince = late.Add(-c.since) })}, reading(late, 1, 0.5))
+		if got.Phase != c.want || got.Phase == Held && got.Cause != NotReady {
+			t.Errorf("%s: phase %d, cause %d, want %d", name, got.Phase, got.Cause, c.want)
+		}
+	}
+}
+
 // What was before the change is no evidence.
 func TestQuery_objective_isAskedWhenItReadsOnlyWhatIsAfterTheChange(t *testing.T) {
 	pods := []*cluster.Pod{running("a", after), running("b", before)} // without CPU limits, so throttling is not asked about
