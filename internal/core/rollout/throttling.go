@@ -131,7 +131,7 @@ func (s State) throttlingQuery(now time.Time, watch time.Duration, pods []*clust
 	}
 	// The start of a container often needs more CPU than its limit, so only pods that are ready for the whole time are compared.
 	first := slices.MinFunc(canaries, func(a, b *cluster.Pod) int { return a.ReadySince.Compare(b.ReadySince) })
-	since := cluster.Latest(s.Since, first.ReadySince)
+	since := cluster.Latest(cluster.Latest(s.Since, first.ReadySince), now.Add(-max(watch, maxBefore))) // an objective may hold the canary for weeks
 	if now.Sub(since) < minThrottlingTime {
 		return ThrottlingQuery{}, false
 	}

@@ -144,6 +144,18 @@ func TestThrottlingQuery_canary_selectsPodsThatAreReadyForTheWholeTime(t *testin
 	}
 }
 
+// While an objective holds a canary for weeks, the queries must not read weeks. The time of the queries of a workload is limited, so they would take that of the
+// objective, too.
+func TestThrottlingQuery_objectiveMissedForWeeks_readsAtMostTheDurationOrAnHour(t *testing.T) {
+	for duration, want := range map[time.Duration]time.Duration{watch: time.Hour, 24 * time.Hour: 24 * time.Hour} {
+		now := noon.Add(30 * 24 * time.Hour)
+		q, asks := watching().Query(now, cluster.Canary{Watch: duration, Objective: objective().Objective}, []*cluster.Pod{running("a", after, limited), running("b", before, limited)})
+		if got := now.Sub(q.Since); !asks || got != want || !q.Change.Equal(noon) || len(q.Canaries) != 1 || len(q.Others) != 1 {
+			t.Errorf("duration %v: reads %v, want %v: %+v", duration, got, want, q)
+		}
+	}
+}
+
 func TestThrottlingQuery_thousandPods_isBounded(t *testing.T) {
 	pods := []*cluster.Pod{running("a", after, limited)}
 	for i := range 1000 {
