@@ -111,13 +111,24 @@ func (r Reading) text() string {
 }
 
 // Query returns what to ask Prometheus about the canary, and false if there is nothing now. The value of an objective counts when all that it reads
-// is later than the change.
+// is later than the change, and than the time when the canary became ready: before, it is about the other pods.
 func (s State) Query(now time.Time, c cluster.Canary, pods []*cluster.Pod) (ThrottlingQuery, bool) {
 	q, compares := s.throttlingQuery(now, c.Watch, pods)
-	if s.Phase == Watching && c.Objective.Operator != "" && now.Sub(s.Since) >= c.Objective.Span && len(pods) > 0 {
-		q.Namespace, q.Change, q.Objective = pods[0].Namespace, s.Since, c.Objective
+	canaries, since := s.ready(pods)
+	if s.Phase == Watching && c.Objective.Operator != "" && now.Sub(since) >= c.Objective.Span && len(canaries) > 0 {
+		q.Namespace, q.Change, q.Objective = canaries[0].Namespace, s.Since, c.Objective
 	}
 	return q, compares || q.Objective.Query != ""
+}
+
+// ready returns the canaries that are ready, and since when one of them is, at the earliest since the change.
+func (s State) ready(pods []*cluster.Pod) ([]*cluster.Pod, time.Time) {
+	canaries := slices.DeleteFunc(s.canaries(pods), func(p *cluster.Pod) bool { return !p.Ready })
+	slices.SortFunc(canaries, func(a, b *cluster.Pod) int { return a.ReadySince.Compare(b.ReadySince) })
+	if len(canaries) == 0 {
+		return nil, s.Since
+	}
+	return canaries, cluster.Latest(s.Since, canaries[0].ReadySince)
 }
 
 // throttlingQuery returns the query for the throttling of the canary, and false if there is nothing to compare now.
@@ -125,13 +136,12 @@ func (s State) throttlingQuery(now time.Time, watch time.Duration, pods []*clust
 	if s.Phase != Watching {
 		return ThrottlingQuery{}, false
 	}
-	canaries := slices.DeleteFunc(s.canaries(pods), func(p *cluster.Pod) bool { return !p.Ready })
+	canaries, since := s.ready(pods)
 	if len(canaries) == 0 || !s.hasCPULimit(canaries) {
 		return ThrottlingQuery{}, false
 	}
 	// The start of a container often needs more CPU than its limit, so only pods that are ready for the whole time are compared.
-	first := slices.MinFunc(canaries, func(a, b *cluster.Pod) int { return a.ReadySince.Compare(b.ReadySince) })
-	since := cluster.Latest(cluster.Latest(s.Since, first.ReadySince), now.Add(-max(watch, maxBefore))) // an objective may hold the canary for weeks
+	since = cluster.Latest(since, now.Add(-max(watch, maxBefore))) // an objective may hold the canary for weeks
 	if now.Sub(since) < minThrottlingTime {
 		return ThrottlingQuery{}, false
 	}
@@ -186,7 +196,8 @@ func (s State) ObserveAll(now time.Time, c cluster.Canary, pods []*cluster.Pod, 
 	if s.Phase != Watching || next.Phase != Accepted || c.Objective.Query == "" {
 		return next
 	}
-	if next.Missed = s.missed(now, c.Objective, &answer); next.Missed != "" {
+	_, ready := s.ready(pods)
+	if next.Missed = s.missed(now, ready, c.Objective, &answer); next.Missed != "" {
 		next.Phase = Watching
 		next.Reverts = s.Reverts
 		if s.isOwn(now, &answer) && answer.Query.Objective == c.Objective {
@@ -199,10 +210,10 @@ func (s State) ObserveAll(now time.Time, c cluster.Canary, pods []*cluster.Pod, 
 // NotKnownYet is what State.Missed is until there is an answer about the time after the change.
 const NotKnownYet = "its value after the change is not known yet"
 
-// missed returns why an objective does not hold, as the end of a sentence; "" if it holds.
-func (s State) missed(now time.Time, o cluster.Objective, answer *Throttling) string {
+// missed returns why an objective does not hold, as the end of a sentence; "" if it holds. ready is since when a canary is ready.
+func (s State) missed(now, ready time.Time, o cluster.Objective, answer *Throttling) string {
 	reading := answer.Objective
-	isOwn := s.isOwn(now, answer) && answer.Query.Objective == o && answer.At.Sub(s.Since) >= o.Span
+	isOwn := s.isOwn(now, answer) && answer.Query.Objective == o && answer.At.Sub(ready) >= o.Span
 	switch {
 	case o.Operator == "":
 		return "the annotation is invalid"

@@ -226,6 +226,22 @@ func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T
 	}
 }
 
+// A short duration ends soon after the replacement is ready. An answer about the time before is about the other pods.
+func TestState_objective_answerFromBeforeTheCanaryWasReadyIsNoEvidence(t *testing.T) {
+	c := objective()
+	c.Watch = time.Minute
+	pods := []*cluster.Pod{running("n", after, createdAt(noon.Add(9*time.Minute))), running("b", before)} // ready a minute later
+	for at, want := range map[time.Duration]Phase{10 * time.Minute: Watching, 14 * time.Minute: Watching, 15 * time.Minute: Accepted} {
+		got := watching().ObserveAll(noon.Add(at), c, pods, reading(noon.Add(at), 1, 0))
+		if at == 10*time.Minute { // one that is old, and counts still
+			got = watching().ObserveAll(noon.Add(12*time.Minute), c, pods, reading(noon.Add(at), 1, 0))
+		}
+		if got.Phase != want || want == Watching && got.Missed != NotKnownYet {
+			t.Errorf("answer after %v: %+v", at, got)
+		}
+	}
+}
+
 func TestState_objectiveMissed_restEndsTheWait(t *testing.T) {
 	late := noon.Add(12 * time.Minute)
 	pods := func(change ...func(*cluster.Pod)) []*cluster.Pod {
@@ -289,6 +305,15 @@ func TestQuery_objective_isAskedWhenItReadsOnlyWhatIsAfterTheChange(t *testing.T
 		if asks != want || asks && (q.Objective != objective().Objective || !q.Change.Equal(noon) || len(q.Canaries) > 0) {
 			t.Errorf("after %d minutes: %t, %+v", minutes, asks, q)
 		}
+	}
+	replaced := []*cluster.Pod{running("n", after, createdAt(noon.Add(3*time.Minute))), running("b", before)} // ready a minute later
+	for minutes, want := range map[time.Duration]bool{5: false, 8: false, 9: true} {
+		if _, asks := watching().Query(noon.Add(minutes*time.Minute), objective(), replaced); asks != want {
+			t.Errorf("the replacement is ready after 4 minutes, and after %d: %t", minutes, asks)
+		}
+	}
+	if _, asks := watching().Query(noon.Add(time.Hour), objective(), []*cluster.Pod{running("a", after, notReady), running("b", before)}); asks {
+		t.Error("asks although no canary is ready")
 	}
 	accepted := watching()
 	accepted.Phase = Accepted
