@@ -59,7 +59,7 @@ func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
 	case s.Phase == rollout.Watching && s.Missed != "":
 		return decision.Reason{Code: decision.ObjectiveMissed, Text: s.Missed, Note: s.Detail}, true
 	case s.Phase == rollout.Watching:
-		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(a.Canary.Watch), Note: s.Comparison.Text()}, true
+		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod, Until: s.Since.Add(max(a.Canary.Watch, a.Canary.Objective.Span)), Note: s.Comparison.Text()}, true
 	case s.Phase == rollout.Starting:
 		return decision.Reason{Code: decision.AwaitingCanary, Text: s.Pod}, s.UID != p.UID // when its watch begins is not known yet
 	case s.Accepts(ledger.SizesOf(d.With)):
@@ -72,7 +72,7 @@ func (g *Gate) Awaits(d *decision.Decision) (decision.Reason, bool) {
 	case first == nil || first == p:
 		return decision.Reason{}, false
 	}
-	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: g.Now.Add(a.Canary.Watch)}, true
+	return decision.Reason{Code: decision.AwaitingCanary, Text: first.Name, Until: g.Now.Add(max(a.Canary.Watch, a.Canary.Objective.Span))}, true
 }
 
 // NoWayBack returns why a pod of a workload with canaries is not evicted if the ledger cannot be stored: the admission controller would give the

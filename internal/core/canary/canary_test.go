@@ -107,6 +107,18 @@ func TestGate_choose_oneCanaryUntilItEnds(t *testing.T) {
 	}
 }
 
+// A query is not known before all that it reads is later than the change, which can be after the duration.
+func TestGate_queryReadsLongerThanTheDuration_waitsUntilItCanBeKnown(t *testing.T) {
+	for name, g := range map[string]*Gate{"watched": gateOf(rollout.State{Phase: rollout.Watching, Pod: "a", UID: "a", Since: noon}), "chosen now": gateOf(rollout.State{})} {
+		first, second := decisionOn(podOf("a", before)), decisionOn(podOf("b", before))
+		second.Autoscaler.Canary.Objective = cluster.Objective{Query: "a < 1", Operator: "<", Limit: 1, Span: time.Hour}
+		g.Choose(first)
+		if r, waits := g.Awaits(second); !waits || !r.Until.Equal(noon.Add(time.Hour)) {
+			t.Errorf("%s: waits %t, %s", name, waits, r)
+		}
+	}
+}
+
 func TestGate_noWayBack_onlyAcceptedSizes(t *testing.T) {
 	g, d := gateOf(rollout.State{}), decisionOn(podOf("a", before))
 	if _, blocked := g.NoWayBack(d); blocked {
