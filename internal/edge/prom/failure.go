@@ -93,6 +93,7 @@ func (e *refusedError) Error() string { return e.kind + ": " + e.text }
 type responseError struct {
 	status int
 	text   string
+	cause  refusedError // of Prometheus; zero if it has none
 }
 
 func (e *responseError) Error() string { return e.text }
@@ -106,16 +107,20 @@ func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := refusal(r, response)
+	var cause refusedError
+	if response.StatusCode/100 == 5 {
+		cause = causeIn(response.Body)
+	}
+	text := refusal(r, response, strings.TrimSuffix(": "+cause.text, ": "))
 	if text == "" {
 		return response, nil
 	}
 	response.Body.Close()
-	return nil, &responseError{response.StatusCode, text}
+	return nil, &responseError{response.StatusCode, text, cause}
 }
 
-// refusal returns the cause and the remedy if a response cannot be used, "" otherwise.
-func refusal(r *http.Request, response *http.Response) string {
+// refusal returns the cause and the remedy if a response cannot be used, "" otherwise. why is the error in it.
+func refusal(r *http.Request, response *http.Response, why string) string {
 	server := r.URL.Scheme + "://" + r.URL.Host
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // "" if it is invalid
 	const credentials = "provide other credentials, or an address of Prometheus that needs none"
@@ -131,9 +136,9 @@ func refusal(r *http.Request, response *http.Response) string {
 	case status/100 == 2 && kind == "text/html":
 		return fmt.Sprintf("the server %s answers with a web page, not as Prometheus, probably with a login; %s", server, credentials)
 	case status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
-		return fmt.Sprintf("the server %s is overloaded or not available (%d%s); try later, or read less", server, status, reason(response.Body))
+		return fmt.Sprintf("the server %s is overloaded or not available (%d%s); try later, or read less", server, status, why)
 	case status/100 == 5:
-		return fmt.Sprintf("the server %s failed (%d%s); its log has the cause", server, status, reason(response.Body))
+		return fmt.Sprintf("the server %s failed (%d%s); its log has the cause", server, status, why)
 	}
 	return ""
 }
@@ -147,15 +152,15 @@ func destination(response *http.Response) string {
 	return location.Scheme + "://" + location.Host + location.Path
 }
 
-// reason returns the error in a response of Prometheus' API, with a colon before it, "" if there is none.
-func reason(body io.Reader) string {
+// causeIn returns the error in a response of Prometheus' API, zero if there is none.
+func causeIn(body io.Reader) refusedError {
 	var given struct {
+		Kind  string `json:"errorType"`
 		Error string `json:"error"`
 	}
-	err := json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&given)
-	text := strings.Join(strings.Fields(given.Error), " ")
-	if err != nil || text == "" {
-		return ""
+	if err := json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&given); err != nil {
+		return refusedError{}
 	}
-	return ": " + text[:min(len(text), 200)]
+	text := strings.Join(strings.Fields(given.Error), " ")
+	return refusedError{given.Kind, text[:min(len(text), 200)]}
 }

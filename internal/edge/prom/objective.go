@@ -25,12 +25,8 @@ func (c *Client) Objective(ctx context.Context, namespace, query string, now tim
 	if err != nil {
 		return nil, err.Error(), nil
 	}
-	method := http.MethodPost
-	if c.config.GetOnly {
-		method = http.MethodGet
-	}
 	const maxObjective = 1 << 20 // bytes of the answer
-	a, err := c.fetch(ctx, method, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"5s"}, "limit": {"2"}}, maxObjective, func(s *answer.Series) error {
+	a, err := c.fetch(ctx, http.MethodPost, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"5s"}, "limit": {"2"}}, maxObjective, func(s *answer.Series) error {
 		text, _ := s.Value[1].(string)
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
@@ -51,6 +47,9 @@ func (c *Client) Objective(ctx context.Context, namespace, query string, now tim
 	}
 	if err == nil {
 		return values, "", nil
+	}
+	if response, ok := errors.AsType[*responseError](err); ok && response.cause.kind == "timeout" { // Prometheus answers so with the status 503
+		err = &response.cause
 	}
 	if r, ok := errors.AsType[*refusedError](err); ok && r.kind != badResponse || errors.Is(err, answer.ErrTooLarge) {
 		return nil, wording.Shortened(wording.OneLine(err.Error()), maxRefusal), nil

@@ -31,6 +31,9 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 		"a matrix":        {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "", "must be a vector, got a matrix"},
 		"refused":         {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "refused: execution: many-to-many matching"},
 		"out of order":    {503, "", "", "503"},
+		"it takes too long": {503, `{"status":"error","errorType":"timeout","error":"query timed out in expression\nevaluation"}`, "", "refused: timeout: query timed out in expression evaluation"},
+		"it is starting":    {503, `{"status":"error","errorType":"unavailable","error":"TSDB not ready"}`, "", "TSDB not ready"},
+		"it cannot read":    {500, `{"status":"error","errorType":"internal","error":"disk"}`, "", "disk"},
 		"a large answer":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "", "refused: the answer is too large"},
 		"not JSON at all": {200, "<html>", "", "not as Prometheus"},
 	} {

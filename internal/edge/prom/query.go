@@ -53,11 +53,7 @@ func (c *Client) vector(ctx context.Context, query string, at time.Time, each fu
 
 func (c *Client) query(ctx context.Context, path string, values url.Values, types []string, limit int64, each func(*answer.Series) error) error {
 	query := values.Get("query")
-	method := http.MethodPost // because queries are long
-	if c.config.GetOnly {
-		method = http.MethodGet
-	}
-	a, err := c.fetch(ctx, method, path, values, limit, each)
+	a, err := c.fetch(ctx, http.MethodPost, path, values, limit, each) // because queries are long
 	if err != nil {
 		return failed(query, err)
 	}
@@ -67,12 +63,15 @@ func (c *Client) query(ctx context.Context, path string, values url.Values, type
 	return fmt.Errorf("query %s: the result must be a %s, got a %s", query, strings.Join(types, " or a "), a.ResultType)
 }
 
-// fetch sends a request with the timeout of one query. It sends a POST again as GET to a server that does not permit a POST.
+// fetch sends a request with the timeout of one query. It sends a POST again as GET to a server that does not permit a POST, or at once with GetOnly.
 func (c *Client) fetch(ctx context.Context, method, path string, values url.Values, limit int64, each func(*answer.Series) error) (answer.Answer, error) {
 	if c.config.Timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
 		defer cancel()
 		ctx = limited
+	}
+	if c.config.GetOnly {
+		method = http.MethodGet
 	}
 	r, err := c.request(ctx, method, path, values)
 	if err != nil {
