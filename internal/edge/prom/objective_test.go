@@ -21,21 +21,22 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 		want   string
 		err    string // "refused: " before it: an answer, and no error
 	}{
-		"one value":       {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]}}`, "[0.5]", ""},
-		"no value":        {200, `{"status":"success","data":{"resultType":"vector","result":[]}}`, "[]", ""},
-		"three values":    {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + "," + one + "," + one + `]},"warnings":["results truncated due to limit"]}`, "[0.5 0.5]", ""},
-		"NaN":             {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"NaN"]}]}}`, "[NaN]", ""},
-		"a histogram":     {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1"}]}]}}`, "[NaN]", ""},
-		"a hint":          {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["PromQL warning: x"]}`, "[0.5]", ""},
-		"a part is lost":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["store down"]}`, "", "may be incomplete: store down"},
-		"a matrix":        {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "", "must be a vector, got a matrix"},
-		"refused":         {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "refused: execution: many-to-many matching"},
-		"out of order":    {503, "", "", "503"},
+		"one value":         {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]}}`, "[0.5]", ""},
+		"no value":          {200, `{"status":"success","data":{"resultType":"vector","result":[]}}`, "[]", ""},
+		"three values":      {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + "," + one + "," + one + `]},"warnings":["results truncated due to limit"]}`, "[0.5 0.5]", ""},
+		"NaN":               {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"NaN"]}]}}`, "[NaN]", ""},
+		"a histogram":       {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1"}]}]}}`, "[NaN]", ""},
+		"a hint":            {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["PromQL warning: x"]}`, "[0.5]", ""},
+		"a part is lost":    {200, `{"status":"success","data":{"resultType":"vector","result":[` + one + `]},"warnings":["store down"]}`, "", "may be incomplete: store down"},
+		"a matrix":          {200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`, "", "must be a vector, got a matrix"},
+		"refused":           {422, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`, "", "refused: execution: many-to-many matching"},
+		"out of order":      {503, "", "", "503"},
 		"it takes too long": {503, `{"status":"error","errorType":"timeout","error":"query timed out in expression\nevaluation"}`, "", "refused: timeout: query timed out in expression evaluation"},
 		"it is starting":    {503, `{"status":"error","errorType":"unavailable","error":"TSDB not ready"}`, "", "TSDB not ready"},
 		"it cannot read":    {500, `{"status":"error","errorType":"internal","error":"disk"}`, "", "disk"},
-		"a large answer":  {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "", "refused: the answer is too large"},
-		"not JSON at all": {200, "<html>", "", "not as Prometheus"},
+		"a large answer":    {200, `{"status":"success","data":{"resultType":"vector","result":[` + strings.Repeat(one+",", 40000) + one + `]}}`, "[0.5 0.5]", ""},
+		"a large series":    {200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"` + strings.Repeat("x", 1<<20) + `"}}]}}`, "", "refused: the answer is too large"},
+		"not JSON at all":   {200, "<html>", "", "not as Prometheus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var form map[string][]string
