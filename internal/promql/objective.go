@@ -30,7 +30,9 @@ const (
 	maxBytes     = 1000
 	maxSelectors = 10
 	maxSpan      = time.Hour
-	lookback     = 5 * time.Minute // of a selector without a range, by default
+
+	// Lookback is how far a selector without a range reads: the default of servers, which each query must set, because flags can change it.
+	Lookback = 5 * time.Minute
 )
 
 // functions are those that a query may use. They read nothing but their arguments, and need no more time and memory than these.
@@ -106,7 +108,7 @@ func parse(query string) (o Objective, left parser.Expr, err error) {
 	if len(all) == 0 || len(all) > maxSelectors {
 		return o, nil, fmt.Errorf("it reads %d metrics, must be from 1 to %d", len(all), maxSelectors)
 	}
-	return o, left, check(left, lookback, &o.Span)
+	return o, left, check(left, Lookback, &o.Span)
 }
 
 // isNumber reports whether an expression is a finite number.

@@ -26,7 +26,7 @@ func (c *Client) Objective(ctx context.Context, namespace, query string, now tim
 		return nil, err.Error(), nil
 	}
 	const maxObjective = 1 << 20 // bytes of the answer
-	a, err := c.fetch(ctx, http.MethodPost, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"5s"}, "limit": {"2"}}, maxObjective, func(s *answer.Series) error {
+	a, err := c.fetch(ctx, http.MethodPost, "query", url.Values{"query": {bound}, "time": {unix(now)}, "timeout": {"5s"}, "limit": {"2"}, "lookback_delta": {promDuration(promql.Lookback)}}, maxObjective, func(s *answer.Series) error {
 		text, _ := s.Value[1].(string)
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {

@@ -64,7 +64,7 @@ func TestObjective_answers_areBoundedAndOnlyVectorsCount(t *testing.T) {
 			if err == nil && fmt.Sprint(got) != c.want {
 				t.Errorf("values %v", got)
 			}
-			if q := form["query"][0]; q != `sum(rate(errors{ns="bank",ns="shop"}[5m]))` || form["limit"][0] != "2" || form["timeout"][0] != "5s" {
+			if q := form["query"][0]; q != `sum(rate(errors{ns="bank",ns="shop"}[5m]))` || form["limit"][0] != "2" || form["timeout"][0] != "5s" || fmt.Sprint(form["lookback_delta"]) != "[300s]" {
 				t.Errorf("request %v", form)
 			}
 		})
