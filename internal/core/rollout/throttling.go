@@ -105,7 +105,7 @@ func (r Reading) text() string {
 	case r.Refused != "":
 		return "Prometheus answers: " + r.Refused + "."
 	case r.Values == 1:
-		return fmt.Sprintf("Its last value was %.4g.", r.Value)
+		return fmt.Sprintf("Its last value was %g.", r.Value)
 	}
 	return ""
 }

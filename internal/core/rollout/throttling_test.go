@@ -192,6 +192,7 @@ func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T
 		"kept":          {reading(late, 1, 0.005), "", ""},
 		"not kept":      {reading(late, 1, 0.02), "its value is not < 0.01", "Its last value was 0.02."},
 		"just not kept": {reading(late, 1, 0.01), "its value is not < 0.01", "Its last value was 0.01."},
+		"hardly not":    {reading(late, 1, 0.010000001), "its value is not < 0.01", "Its last value was 0.010000001."}, // a rounded value would hold for <=
 		"no value":      {reading(late, 0, 0), "it has no value", ""},
 		"two values":    {reading(late, 2, 0), "it has more than one value", ""},
 		"NaN":           {reading(late, 1, math.NaN()), "its value is not a number", "Its last value was NaN."},
