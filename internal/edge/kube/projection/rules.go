@@ -192,9 +192,9 @@ func canary(annotations map[string]string) cluster.Canary {
 	}
 	if text := strings.TrimSpace(annotations[annotationCanaryQuery]); text != "" {
 		o, err := promql.Parse(text)
-		out.Objective = cluster.Objective{Query: text, Operator: o.Operator, Limit: o.Limit, Span: o.Span}
+		out.Objective = cluster.Objective{Query: strings.Clone(text), Operator: o.Operator, Limit: o.Limit, Span: o.Span} // without the rest of the annotation
 		if err != nil {
-			out.Objective.Operator = ""
+			out.Objective = cluster.Objective{Query: "invalid"} // the annotation may be large
 			problem := fmt.Sprintf("annotation %s is invalid, so no running pod is changed after the canary: %s", annotationCanaryQuery, wording.Shortened(wording.OneLine(err.Error()), maxReason))
 			out.Problem = strings.TrimPrefix(out.Problem+"; "+problem, "; ")
 		}

@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 	}
 	for query, want := range map[string]cluster.Canary{
 		" sum(rate(errors[2m])) < 1 ": {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "sum(rate(errors[2m])) < 1", Operator: "<", Limit: 1, Span: 2 * time.Minute}},
-		"errors":                      {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "errors"}, Problem: "annotation podfit.dev/canary-query is invalid, so no running pod is changed after the canary: it must be a comparison with a number by <, <=, > or >=, such as sum(rate(errors_total[5m])) < 0.1"},
+		"errors":                      {On: true, Set: true, Watch: 10 * time.Minute, Objective: cluster.Objective{Query: "invalid"}, Problem: "annotation podfit.dev/canary-query is invalid, so no running pod is changed after the canary: it must be a comparison with a number by <, <=, > or >=, such as sum(rate(errors_total[5m])) < 0.1"},
 		" ":                           {On: true, Set: true, Watch: 10 * time.Minute},
 	} {
 		if got := canary(map[string]string{annotationRollout: "canary", annotationCanaryQuery: query}); got != want {
@@ -176,6 +177,30 @@ func TestCanary_annotations_selectTheMoreCarefulWayIfInvalid(t *testing.T) {
 	if got := canary(nil); got != (cluster.Canary{}) {
 		t.Errorf("got %+v without annotations", got)
 	}
+}
+
+// An object may have annotations of 256 KiB, and podfit keeps a VPA in memory as long as it exists.
+func TestCanary_largeAnnotation_isNotKept(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	var kept []cluster.Canary
+	before := heap()
+	for i := range 20 {
+		for _, query := range []string{"a < " + strings.Repeat("1", 1<<20), strings.Repeat(" ", 1<<20) + "a < 1"} {
+			kept = append(kept, canary(map[string]string{annotationRollout: "canary", annotationCanaryQuery: query}))
+		}
+		if got := kept[2*i:]; got[0].Objective.Query == "" || got[0].Problem == "" || got[1].Objective.Query != "a < 1" {
+			t.Fatalf("canaries %+v", got)
+		}
+	}
+	if grew := heap() - before; grew > 8<<20 {
+		t.Errorf("%d canaries take %d MiB", len(kept), grew>>20)
+	}
+	runtime.KeepAlive(kept)
 }
 
 func TestProfileOf_rollout_spec_selectsTheMoreCarefulWayIfInvalid(t *testing.T) {
