@@ -92,7 +92,7 @@ type Throttling struct {
 
 // A Reading is the answer to the query of an objective.
 type Reading struct {
-	Failed   bool   // Prometheus did not answer, or with an error
+	Failed   bool   // Prometheus did not answer, or answered with an error or with a part only
 	Refused  string // the error with which Prometheus did not execute the query, "" if there is none
 	Values   int    // number of values; only one is usable
 	Value    float64
@@ -226,7 +226,7 @@ func (s State) missed(now, ready time.Time, o cluster.Objective, answer *Throttl
 	case reading.Refused != "":
 		return "Prometheus does not execute it"
 	case reading.Failed:
-		return "Prometheus does not answer it"
+		return "Prometheus gives no usable answer to it"
 	case reading.Values == 0:
 		return "it has no value"
 	case reading.Values > 1:

@@ -198,7 +198,7 @@ func TestState_objective_holdsTheCanaryUntilItIsKeptAndNeverReverts(t *testing.T
 		"NaN":           {reading(late, 1, math.NaN()), "its value is not a number", "Its last value was NaN."},
 		"infinite":      {reading(late, 1, math.Inf(-1)), "its value is not a number", "Its last value was -Inf."},
 		"no answer yet": {Throttling{}, "its value after the change is not known yet", ""},
-		"an error":      {of(func(a *Throttling) { a.Objective = Reading{Failed: true} }), "Prometheus does not answer it", ""},
+		"an error":      {of(func(a *Throttling) { a.Objective = Reading{Failed: true} }), "Prometheus gives no usable answer to it", ""},
 		"the query cannot be executed": {of(func(a *Throttling) { a.Objective = Reading{Refused: "execution: many-to-many matching"} }),
 			"Prometheus does not execute it", "Prometheus answers: execution: many-to-many matching."},
 		"no Prometheus":               {Throttling{Result: NoPrometheus}, "the updater has no address of Prometheus", ""},
