@@ -113,9 +113,12 @@ func (r Reading) text() string {
 // Query returns what to ask Prometheus about the canary, and false if there is nothing now. The value of an objective counts when all that it reads
 // is later than the change, and than the time when the canary became ready: before, it is about the other pods.
 func (s State) Query(now time.Time, c cluster.Canary, pods []*cluster.Pod) (ThrottlingQuery, bool) {
+	if s.Phase != Watching {
+		return ThrottlingQuery{}, false
+	}
 	q, compares := s.throttlingQuery(now, c.Watch, pods)
 	canaries, since := s.ready(pods)
-	if s.Phase == Watching && c.Objective.Operator != "" && now.Sub(since) >= c.Objective.Span && len(canaries) > 0 {
+	if c.Objective.Operator != "" && now.Sub(since) >= c.Objective.Span && len(canaries) > 0 {
 		q.Namespace, q.Change, q.Objective = canaries[0].Namespace, s.Since, c.Objective
 	}
 	return q, compares || q.Objective.Query != ""
@@ -131,11 +134,8 @@ func (s State) ready(pods []*cluster.Pod) ([]*cluster.Pod, time.Time) {
 	return canaries, cluster.Latest(s.Since, canaries[0].ReadySince)
 }
 
-// throttlingQuery returns the query for the throttling of the canary, and false if there is nothing to compare now.
+// throttlingQuery returns the query for the throttling of a canary that is watched, and false if there is nothing to compare now.
 func (s State) throttlingQuery(now time.Time, watch time.Duration, pods []*cluster.Pod) (ThrottlingQuery, bool) {
-	if s.Phase != Watching {
-		return ThrottlingQuery{}, false
-	}
 	canaries, since := s.ready(pods)
 	if len(canaries) == 0 || !s.hasCPULimit(canaries) {
 		return ThrottlingQuery{}, false
