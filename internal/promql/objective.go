@@ -100,17 +100,11 @@ func parse(query string) (o Objective, left parser.Expr, err error) {
 	return o, left, check(left, Lookback, &o.Span)
 }
 
-// isNumber reports whether an expression is a finite number.
+// isNumber reports whether an expression is a finite number. The parser applies the sign of a number.
 func isNumber(e parser.Expr, to *float64) bool {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
 		return isNumber(e.Expr, to)
-	case *parser.UnaryExpr:
-		ok := isNumber(e.Expr, to)
-		if e.Op == parser.SUB {
-			*to = -*to
-		}
-		return ok
 	case *parser.NumberLiteral:
 		*to = e.Val
 		return !math.IsNaN(e.Val) && !math.IsInf(e.Val, 0)
