@@ -149,7 +149,7 @@ var conditionMessages = []conditionMessage{
 	},
 	{
 		Type: v1alpha1.ConditionAnnotationInvalid, Status: watcher.True, Reason: v1alpha1.ReasonInvalid,
-		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, limits or startup boosts is invalid. The message names the annotation and the mistake. The updater sets the condition.",
+		Meaning: "An annotation about the time, the rollout or the size of changes, about language runtimes, limits or startup boosts is invalid, or has no effect. The message names the annotation and the mistake. The updater sets the condition.",
 		Remedy:  "Correct the annotation. See [rollout.md](rollout.md), [runtimes.md](runtimes.md), [limits.md](limits.md) and [startup.md](startup.md) for the form.",
 	},
 	{

@@ -601,12 +601,13 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.AwaitingCanary, Example: decision.Reason{Text: "web-7d4-x2x9z", Until: exampleTime},
 		Meaning: "The VPA has the annotation `podfit.dev/rollout: canary`, or its SizingProfile has `rollout: canary`. One pod of the workload gets the new size first. The others follow if it runs without OOM kills and restarts, and is ready, for `podfit.dev/canary-duration`. " +
-			"If CPU throttling cannot be compared, a further sentence has the cause.",
+			"With `podfit.dev/canary-query`, they also wait until its value after the change is known. A further sentence says so, or why CPU throttling cannot be compared.",
 		Remedy: "No action is required. To change all pods at once: `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/rollout=all --overwrite`.",
 	},
 	{
 		Code: decision.ObjectiveMissed, Example: decision.Reason{Text: "its value is not < 0.01", Note: "Its last value was 0.03."},
-		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query is not as it must be, or its value is not known. The canary keeps the new size, and new pods get it; the other running pods keep theirs. podfit reverts nothing because of the query.",
+		Others:  []decision.Reason{{Text: "it has no value"}},
+		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query does not hold, or its value is not known. The canary keeps the new size, and new pods get it; the other running pods keep theirs. podfit reverts nothing because of the query.",
 		Remedy: "Find out whether the new size is the cause. If the query is wrong, correct it; `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/canary-query-` removes it, and then the other pods follow. " +
 			"If Prometheus does not execute it, the text has the error. If its value is not known, check `--prometheus-address` of the updater and whether Prometheus has the metrics with the label `namespace`. See [rollout.md](rollout.md#objective).",
 	},

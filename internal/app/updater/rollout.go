@@ -91,6 +91,9 @@ func reportOf(rules rollout.Rules, canary rollout.State, a *cluster.Autoscaler) 
 	if p := a.Canary.Problem; p != "" && a.Canary.On {
 		problems = append(problems, "A"+strings.TrimPrefix(p, "a")+".")
 	}
+	if a.Canary.Objective.Query != "" && !a.Canary.On {
+		problems = append(problems, "Annotation podfit.dev/canary-query has no effect, because no canary is in effect. Set the annotation podfit.dev/rollout to canary, or remove the query.")
+	}
 	for _, p := range [...]string{a.Rules.SettingProblem, a.Guards.Problem, a.CPULimits.Problem, a.MemoryLimits.Problem, a.Learning.Problem} {
 		if p != "" {
 			problems = append(problems, strings.ToUpper(p[:1])+p[1:]+".")

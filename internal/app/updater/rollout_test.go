@@ -450,6 +450,19 @@ func TestReportOf_invalidAnnotationsAboutRuntimesLimitsAndSettings_areReported(t
 	}
 }
 
+// Its owner believes that pods wait for the query, and all pods change at once.
+func TestReportOf_queryWithoutACanary_isReported(t *testing.T) {
+	const want = "Annotation podfit.dev/canary-query has no effect, because no canary is in effect. Set the annotation podfit.dev/rollout to canary, or remove the query."
+	a := &cluster.Autoscaler{Canary: cluster.Canary{Objective: cluster.Objective{Query: "a < 1", Operator: "<"}}}
+	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	a.Canary.On = true
+	if got := reportOf(rollout.Rules{}, rollout.State{}, a).problem; got != "" {
+		t.Errorf("with a canary: %q", got)
+	}
+}
+
 // podfit writes no condition to a VPA that another recommender serves, but its owner gets a warning why no pod changes.
 func TestUpdater_vpaOfAnotherRecommender_invalidAnnotationIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
