@@ -276,7 +276,7 @@ func TestPreview_updaterFoundThatTheQueryOfACanaryDoesNotHold_nextSaysSo(t *test
 			waits decision.ReasonCode // as the updater recorded
 			want  string
 		}{
-			"nothing was read": {decision.AwaitingCanary, "its value after the change is not known yet"},
+			"nothing was read": {decision.AwaitingCanary, "no recent value after the change is known"},
 			"it does not hold": {decision.ObjectiveMissed, "does not hold: the updater has recorded that; see the condition Updating and the events of the VPA."},
 		} {
 			first := y.pods[1].Name

@@ -207,8 +207,8 @@ func (s State) ObserveAll(now time.Time, c cluster.Canary, pods []*cluster.Pod, 
 	return next
 }
 
-// NotKnownYet is what State.Missed is until there is an answer about the time after the change.
-const NotKnownYet = "its value after the change is not known yet"
+// NotKnownYet is what State.Missed is without a recent answer about the time after the change: also after a restart, and in a preview.
+const NotKnownYet = "no recent value after the change is known"
 
 // missed returns why an objective does not hold, as the end of a sentence; "" if it holds. ready is since when a canary is ready.
 func (s State) missed(now, ready time.Time, o cluster.Objective, answer *Throttling) string {
