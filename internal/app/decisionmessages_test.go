@@ -607,8 +607,8 @@ var decisionMessages = []decisionMessage{
 	{
 		Code: decision.ObjectiveMissed, Example: decision.Reason{Text: "its value is not < 0.01", Note: "Its last value was 0.03."},
 		Others:  []decision.Reason{{Text: "it has no value"}},
-		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query does not hold, or its value is not known. The canary keeps the new size, and new pods get it; the other running pods keep theirs. podfit reverts nothing because of the query.",
-		Remedy: "Find out whether the new size is the cause. If the query is wrong, correct it; `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/canary-query-` removes it, and then the other pods follow. " +
+		Meaning: "The VPA has a canary and the annotation `podfit.dev/canary-query`. The canary has run well for `podfit.dev/canary-duration`, but the query does not hold, or its value is not known. The canary keeps its new size, also if the recommendation changes, and new pods get the recommendation; the other running pods keep their size. podfit reverts nothing because of the query.",
+		Remedy: "Find out whether the new size is the cause. If it is, raise `minAllowed` of the VPA, and then delete the canary, so that its replacement gets the new recommendation. If the query is wrong, correct it; `kubectl -n NAMESPACE annotate vpa VPA podfit.dev/canary-query-` removes it, and then the other pods follow. " +
 			"If Prometheus does not execute it, the text has the error. If its value is not known, check `--prometheus-address` of the updater and whether Prometheus has the metrics with the label `namespace`. See [rollout.md](rollout.md#objective).",
 	},
 	{

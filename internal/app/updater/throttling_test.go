@@ -214,7 +214,7 @@ func TestUpdater_objectiveOfTheCanary_otherPodsWaitUntilItHolds(t *testing.T) {
 			return last
 		}
 		observer := throttling.New(source, time.Minute, u.health, y.log)
-		want := "The canary has run well, but no other running pod is changed while the query of the annotation podfit.dev/canary-query does not hold: its value is not < 1. Its last value was 7."
+		want := "The canary has run well, but no running pod of the workload is changed while the query of the annotation podfit.dev/canary-query does not hold: its value is not < 1. Its last value was 7."
 		if r := run(40, observer); changed() != 1 || r.Code != decision.ObjectiveMissed || r.String() != want {
 			t.Errorf("%d pods are changed, reason %s", changed(), r)
 		}

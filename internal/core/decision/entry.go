@@ -179,7 +179,7 @@ var entries = map[ReasonCode]entry{
 			"{want}%{next}",
 	},
 	AwaitingCanary: {name: "Canary", text: "Pod {cause} gets the new size first and is watched (annotation podfit.dev/rollout){next}"},
-	ObjectiveMissed: {name: "ObjectiveMissed", attention: true, text: "The canary has run well, but no other running pod is changed while the query of the annotation " +
+	ObjectiveMissed: {name: "ObjectiveMissed", attention: true, text: "The canary has run well, but no running pod of the workload is changed while the query of the annotation " +
 		"podfit.dev/canary-query does not hold: {cause}"},
 	Reverted: {name: "Reverted", text: "The recommendation is held back, because after the last change {cause}{next}"},
 	Surging: {name: "Surging", text: "A surge of the Deployment is in progress. It replaces pod {text} and is taken back at {until} if " +
