@@ -59,13 +59,13 @@ func (s *Starts) Add(start *Start, now time.Time) bool {
 	return true
 }
 
-// Merge adds starts that were stored. It returns the result, which is nil if there is none.
+// Merge adds starts that were stored, or those of another container. It returns the result, which is nil if there is none.
 func (s *Starts) Merge(stored *Starts, now time.Time) *Starts {
 	switch {
 	case stored.Len() == 0:
 		return s
 	case s.Len() == 0:
-		return stored
+		return &Starts{slices.Clone(stored.list)} // the owner of the others goes on adding to them
 	}
 	for i := range stored.list {
 		s.Add(&stored.list[i], now)

@@ -68,7 +68,8 @@ func (b *Store) Absorb(o *Store) error {
 func (s *ContainerHistory) add(from *ContainerHistory, c *clock) error {
 	last := from.lastSeen()
 	memory, windows := withoutWindows(from, last)
-	if err := s.join(&from.CPU, &memory); err != nil {
+	cpu := from.CPU.Clone()
+	if err := s.join(&cpu, &memory); err != nil {
 		return err
 	}
 	s.cpu.merge(from.cpu)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/startup"
 )
 
 func TestContinue_formerWorkload_isAddedOnceAndStays(t *testing.T) {
@@ -72,5 +73,47 @@ func TestContinue_formerWorkload_isAddedOnceAndStays(t *testing.T) {
 	}
 	if names, err := b.Continue(basket, cart); err != nil || len(names) > 0 {
 		t.Errorf("with older usage: containers %v, error %v; want none, because the rest would count twice", names, err)
+	}
+}
+
+// Two workloads may have been made of one. What is observed of one of them is not usage of the other, or of the former one.
+func TestContinue_twoSuccessors_shareNothing(t *testing.T) {
+	b := newBook()
+	basket, trolley := cart, cart
+	basket.Name, trolley.Name = "basket", "trolley"
+	pods := map[cluster.Workload]*cluster.Pod{}
+	for _, w := range []cluster.Workload{cart, basket, trolley} {
+		pods[w] = podOf(w, w.Name+"-1", "app")
+		b.Configure(w, nil)
+		b.LearnStarts(w, true)
+		b.Track(pods[w])
+	}
+	b.Tick(noon)
+	b.Observe(sample(pods[cart], "app", noon, 2, 900*mib))
+	b.Series(cart, "app").starts = someStarts()
+	for _, w := range []cluster.Workload{basket, trolley} {
+		if names, err := b.Continue(w, cart); err != nil || len(names) != 1 {
+			t.Fatalf("%s: containers %v, error %v", w.Name, names, err)
+		}
+	}
+	learnt := b.Series(basket, "app").Starts().Len()
+	b.Series(basket, "app").starts.Add(&startup.Start{}, noon.AddDate(1, 0, 0)) // removes those that are too old
+	for i := range 600 {
+		at := noon.Add(time.Duration(i+1) * time.Minute)
+		b.Tick(at)
+		b.Observe(sample(pods[basket], "app", at, 2, 900*mib))
+	}
+	for _, w := range []cluster.Workload{cart, trolley} {
+		s := b.Series(w, "app")
+		sum := 0.0
+		for _, weight := range s.CPU.All() {
+			sum += weight
+		}
+		if sum > s.CPU.Total()*1.01 {
+			t.Errorf("%s: the buckets of CPU have a weight of %v, the histogram %v", w.Name, sum, s.CPU.Total())
+		}
+		if n := s.Starts().Len(); n != learnt {
+			t.Errorf("%s: %d starts, want %d", w.Name, n, learnt)
+		}
 	}
 }
