@@ -68,7 +68,8 @@ var checks = []check{
 	{gate.Interruption, atStart | shrink, (*candidate).interrupted},
 	{gate.Surge, atStart, (*candidate).underSurge},
 	{gate.Resizing, unboost, func(t *candidate) (decision.Reason, bool) {
-		return decision.Reason{Code: decision.ResizeRunning}, t.d.Pod.IsResizing()
+		r := t.d.Pod.Resize // one that waits or has failed would keep the boost without end
+		return decision.Reason{Code: decision.ResizeRunning}, r != nil && r.State == cluster.ResizeInProgress && t.now.Sub(r.Since) <= t.b.InProgressFor
 	}},
 	{gate.Started, unboost, func(t *candidate) (decision.Reason, bool) {
 		return decision.Reason{Code: decision.Starting}, t.d.Pod.Phase == cluster.Pending
