@@ -93,8 +93,8 @@ func (l *canaryRecords) restoreCanary(now time.Time, s *State) {
 	if c == nil || c.Phase > rollout.Held || c.Cause > rollout.Throttled {
 		return
 	}
-	restored := *c
-	restored.Since, restored.Reverts = attempt.Past(now, c.Since), attempt.Count(c.Reverts)
+	restored := c.Present(now)
+	restored.Reverts = attempt.Count(c.Reverts)
 	restored.Throttled, restored.ThrottledBefore = min(c.Throttled, 100), min(c.ThrottledBefore, 100)
 	if c.Phase != rollout.Idle && len(c.After) == 0 {
 		return

@@ -43,6 +43,20 @@ func TestLedger_canary_isStoredUntilItIsCanceledOrItsRolloutEnds(t *testing.T) {
 	}
 }
 
+// The clock was three weeks ahead when a size was reverted.
+func TestRestore_revertByAClockAhead_waitsForTheCoolDownOnly(t *testing.T) {
+	ahead := noon.AddDate(0, 0, 21)
+	held := rollout.State{Phase: rollout.Held, Cause: rollout.OOMKilled, After: SizesOf(fits(1)), Since: ahead, Until: ahead.Add(rollout.Cooldown), Reverts: 1}
+	l := New()
+	l.Restore(noon, []State{{Workload: db, Canary: &held}})
+	running := held.Observe(noon, time.Hour, nil) // without a restart
+	for name, s := range map[string]rollout.State{"restored": l.Canary(db), "observed": running} {
+		if s.Phase != rollout.Held || !s.Until.Equal(noon.Add(rollout.Cooldown)) {
+			t.Errorf("%s: phase %d until %v, want held for a day", name, s.Phase, s.Until)
+		}
+	}
+}
+
 func TestLedger_hostileCanary_isIgnoredOrBounded(t *testing.T) {
 	for name, s := range map[string]rollout.State{
 		"unknown phase":        {Phase: 99, After: SizesOf(fits(1))},

@@ -135,9 +135,7 @@ func (s State) Cancel() State { return State{Reverts: s.Reverts} }
 
 // Observe returns the state after an observation of all pods of the workload.
 func (s State) Observe(now time.Time, watch time.Duration, pods []*cluster.Pod) State {
-	if now.Before(s.Since) { // the clock was set back
-		s.Since = now
-	}
+	s = s.Present(now)
 	switch s.Phase {
 	case Starting:
 		return s.observeStart(now, pods)
@@ -148,6 +146,17 @@ func (s State) Observe(now time.Time, watch time.Duration, pods []*cluster.Pod) 
 			return s.Cancel()
 		}
 	case Idle, Accepted:
+	}
+	return s
+}
+
+// Present returns the state without times that a clock was ahead for. A cool-down keeps its length.
+func (s State) Present(now time.Time) State {
+	if now.Before(s.Since) { // the clock was set back
+		if s.Phase == Held {
+			s.Until = now.Add(s.Until.Sub(s.Since))
+		}
+		s.Since = now
 	}
 	return s
 }
