@@ -22,6 +22,7 @@ import (
 	"podfit.dev/podfit/internal/app/updater/provision"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
+	"podfit.dev/podfit/internal/core/rollout"
 	"podfit.dev/podfit/internal/edge/kube"
 	"podfit.dev/podfit/internal/edge/kube/event"
 )
@@ -46,6 +47,12 @@ type fullCluster struct {
 	killed   bool
 	evicted  map[string]int // by name
 	created  []string       // placeholder pods that were created
+
+	frozen func() bool // nil: there is no freeze
+}
+
+func (y *fullCluster) Rules(a *cluster.Autoscaler) rollout.Rules {
+	return rollout.Rules{Autoscaler: a, Cluster: cluster.Freeze{On: y.frozen != nil && y.frozen()}}
 }
 
 func newFullCluster() *fullCluster {
@@ -296,6 +303,23 @@ func TestUpdater_noFreeRoom_evictsWhenPlaceholderHasNode(t *testing.T) {
 		writeMetric(t, &text, u.metrics.pending)
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the metric has not %s:\n%s", want, text.String())
+		}
+	})
+}
+
+// A freeze begins between the plan of a pass and its requests.
+func TestUpdater_freezeBeginsDuringAPass_asksForNoCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newFullCluster()
+		u := y.start()
+		reads := 0
+		y.frozen = func() bool { reads++; return reads > 1 }
+		codes := map[decision.ReasonCode]int{}
+		for _, d := range u.update(t.Context(), time.Now()) {
+			codes[d.Reason.Code]++
+		}
+		if len(y.created) > 0 || codes[decision.Frozen] != 1 {
+			t.Errorf("created %v, reasons %v; want no request and the freeze as the reason", y.created, codes)
 		}
 	})
 }

@@ -484,9 +484,13 @@ func (e *execution) notAnnounced(ctx context.Context, d *turn) (decision.Reason,
 	return why, true
 }
 
-// announceRequest announces a request for capacity, which precedes an eviction. It reports whether it may be created.
+// announceRequest announces a request for capacity, which precedes an eviction. It reports whether it may be created: not during a freeze.
 func (e *execution) announceRequest(ctx context.Context, step *headroom.Step) bool {
-	why, announced := e.states.Announce(ctx, e.now, step.Pod.Workload())
+	why, frozen := plan.FrozenBy(e.world.Rules(step.Autoscaler)) // which may have begun since the decision
+	announced := !frozen
+	if announced {
+		why, announced = e.states.Announce(ctx, e.now, step.Pod.Workload())
+	}
 	if !announced {
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -41,7 +41,7 @@ func notAnnounced(do decision.Act) func(*candidate) (decision.Reason, bool) {
 	}
 }
 
-// NotAnnounced reports that a request for capacity was not created, because the action on the workload could not be announced.
+// NotAnnounced reports that a request for capacity was not created, because of a freeze, or because the action on the workload could not be announced.
 func (p *Pass) NotAnnounced(step *headroom.Step, why decision.Reason) {
 	p.entryOf(step.Pod).leave(why)
 }
