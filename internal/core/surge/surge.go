@@ -72,8 +72,9 @@ func Start(now time.Time, d *cluster.Deployment, p *cluster.Pod) (cluster.Surge,
 const exclusiveText = "the strategy of the Deployment (Recreate, or maxSurge 0) allows no additional pod"
 
 // Next returns the next step of the surge that is recorded on a Deployment. pods are the pods of the Deployment; scaled is true if
-// an HPA scales it. spec.replicas is only written while it has the value that podfit wrote.
-func Next(now time.Time, d *cluster.Deployment, pods []*cluster.Pod, scaled bool) Move {
+// an HPA scales it, and resumed if no step could be taken before, because of a freeze or because no updater ran. spec.replicas is only written while it
+// has the value that podfit wrote.
+func Next(now time.Time, d *cluster.Deployment, pods []*cluster.Pod, scaled, resumed bool) Move {
 	s := d.Surge
 	switch {
 	case s == nil || d.Deleting:
@@ -90,7 +91,7 @@ func Next(now time.Time, d *cluster.Deployment, pods []*cluster.Pod, scaled bool
 	if s.Lowered {
 		return v.lowered()
 	}
-	return v.raised(scaled)
+	return v.raised(scaled, resumed)
 }
 
 // A view is the input of Next.
@@ -115,7 +116,7 @@ func (v *view) lowered() Move {
 }
 
 // raised decides while the Deployment has one replica more.
-func (v *view) raised(scaled bool) Move {
+func (v *view) raised(scaled, resumed bool) Move {
 	others, ready, completeAt := v.others()
 	complete := others == int(v.Replicas) && ready == others
 	switch {
@@ -131,7 +132,7 @@ func (v *view) raised(scaled bool) Move {
 		return v.end(TakeBack, decision.Unsupported, exclusiveText)
 	case complete && v.d.Observed && v.isMarked(): // also after the deadline, because the updater may have been away
 		return Move{Do: Lower, Pod: v.old}
-	case v.isLate(Within):
+	case v.isLate(Within) && !(resumed && complete && !v.isMarked()): // which may not have been tried
 		kind, text := v.cause(others, complete)
 		return v.end(TakeBack, kind, text)
 	case !v.isMarked():

@@ -42,6 +42,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 		change   func(*cluster.Deployment, []*cluster.Pod)
 		scaled   bool
 		late     bool
+		resumed  bool
 		want     Step
 		unmark   bool
 		failed   string
@@ -59,6 +60,8 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].Ready = false }},
 		"the updater was away until after the deadline": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: Lower},
 		"late, and the deletion cost cannot be set": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, want: TakeBack, failed: "deletion cost", kind: decision.Denied,
+			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].DeletionCost = 5 }},
+		"late, and the deletion cost was not tried": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), late: true, resumed: true, want: Mark,
 			change: func(_ *cluster.Deployment, ps []*cluster.Pod) { ps[0].DeletionCost = 5 }},
 		"the strategy is Recreate now": {replicas: 3, record: record, pods: surgePods("old", "a", "new"), want: TakeBack, unmark: true, failed: "strategy", kind: decision.Unsupported,
 			change: func(d *cluster.Deployment, _ []*cluster.Pod) { d.Exclusive = true }},
@@ -104,7 +107,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 			if c.late {
 				now = noon.Add(5 * time.Minute)
 			}
-			m := Next(now, d, c.pods, c.scaled)
+			m := Next(now, d, c.pods, c.scaled, c.resumed)
 			var at time.Time
 			if c.at > 0 {
 				at = noon.Add(c.at)
@@ -125,7 +128,7 @@ func TestNext_eachState_hasItsStep(t *testing.T) {
 // A surge with a deadline that is too far in the future is reverted, so that its additional replica does not stay.
 func TestNext_deadlineFarInTheFuture_surgeIsReverted(t *testing.T) {
 	record := cluster.Surge{Replicas: 1, UID: "old", Deadline: noon.Add(1000 * time.Hour)}
-	if m := Next(noon, surgingDeployment(2, 1, &record), surgePods("old"), false); m.Do != TakeBack {
+	if m := Next(noon, surgingDeployment(2, 1, &record), surgePods("old"), false, true); m.Do != TakeBack {
 		t.Errorf("step %d", m.Do)
 	}
 }

@@ -217,6 +217,7 @@ func (s *Surger) inTurn(due []cluster.Workload) []cluster.Workload {
 // step reads a Deployment and carries out the next step of its surge.
 func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, pods []*cluster.Pod, scaled bool, gate freeze.Gate) {
 	p := s.of(w)
+	resumed := p.held || p.record == nil
 	if s.isFrozen(w, p, gate) {
 		return
 	}
@@ -245,7 +246,7 @@ func (s *Surger) step(ctx context.Context, now time.Time, w cluster.Workload, po
 	s.active[w] = *d.Surge
 	s.mu.Unlock()
 	p.remember(&d, *d.Surge)
-	move := surge.Next(now, &d, pods, scaled)
+	move := surge.Next(now, &d, pods, scaled, resumed)
 	if err := s.carryOut(limited, now, &d, &move); err != nil {
 		s.fail(ctx, now, w, err)
 		return

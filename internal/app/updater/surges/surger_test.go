@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"podfit.dev/podfit/internal/app/process"
+	"podfit.dev/podfit/internal/app/updater/freeze"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/decision"
 	"podfit.dev/podfit/internal/core/rollout"
@@ -143,6 +144,32 @@ func TestSurger_freeze_noStepUntilItEnds(t *testing.T) {
 		y.frozen = false
 		y.passes(s, 10)
 		y.check(3, false, resultCompleted, 1)
+	}
+}
+
+// Between the record of a surge and the deletion cost of its pod, a freeze begins or the updater ends, until after the deadline.
+func TestSurger_noStepBeforeTheDeadline_surgeCompletesAfterwards(t *testing.T) {
+	for name, away := range map[string]func(y *bench, s *Surger) *Surger{
+		"freeze": func(y *bench, s *Surger) *Surger {
+			y.frozen = true
+			y.passes(s, 60)
+			y.frozen = false
+			return s
+		},
+		"no updater": func(y *bench, _ *Surger) *Surger {
+			y.create()
+			y.now = y.now.Add(time.Hour)
+			return y.surger()
+		},
+	} {
+		y := newBench(t)
+		y.costErr = &freeze.Error{}
+		s := y.begun()
+		y.costErr = nil
+		failed := y.passes(away(y, s), 10)
+		if y.deployment.Replicas != 3 || y.pods[0].Name == "web-0" || len(failed) > 0 {
+			t.Errorf("%s: %d replicas, the first pod is %s, failures %+v", name, y.deployment.Replicas, y.pods[0].Name, failed)
+		}
 	}
 }
 
