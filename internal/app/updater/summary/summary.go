@@ -60,8 +60,8 @@ func (s Summary) Condition() watcher.Condition {
 // notUpdated are the reasons to leave a pod that the autoscaler does not update at all.
 var notUpdated = map[decision.ReasonCode]bool{decision.ModeOff: true, decision.GateOff: true, decision.NoAdvice: true}
 
-// waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size.
-var waitsNevertheless = map[decision.ReasonCode]bool{decision.AlreadyEvicted: true, decision.AlreadyGone: true, decision.HPANotWritten: true}
+// waitsNevertheless are the reasons of pods that no action is planned for, but that do not have the recommended size, or whose recommended size is not known.
+var waitsNevertheless = map[decision.ReasonCode]bool{decision.AlreadyEvicted: true, decision.AlreadyGone: true, decision.HPANotWritten: true, decision.NodeSizeUnknown: true}
 
 // Of returns the summaries of the autoscalers that update pods, after the decisions were carried out.
 func Of(decisions []decision.Decision) map[cluster.Key]Summary {

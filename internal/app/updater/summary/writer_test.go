@@ -44,6 +44,10 @@ func TestSummarize_decisions_giveStatusReasonAndExample(t *testing.T) {
 			[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.AlreadyEvicted})},
 			watcher.Condition{Status: watcher.True, Reason: "AlreadyEvicted", Message: "0 of 1 pods need no change. 1 waits; pod w-1: " + decision.Reason{Code: decision.AlreadyEvicted}.String()},
 		},
+		"the size of the node is not known": {
+			[]decision.Decision{decide("w-1", decision.Leave, decision.Fits, decision.Reason{Code: decision.NodeSizeUnknown, Text: "n7"})},
+			watcher.Condition{Status: watcher.True, Reason: "NodeSizeUnknown", Message: "0 of 1 pods need no change. 1 waits; pod w-1: " + decision.Reason{Code: decision.NodeSizeUnknown, Text: "n7"}.String()},
+		},
 		"the most frequent reason": {
 			[]decision.Decision{
 				fits("w-1"), decide("w-5", decision.Leave, decision.BelowRange, decision.Reason{Code: decision.BackingOff}),
