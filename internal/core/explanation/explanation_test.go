@@ -468,9 +468,13 @@ func TestFallback_pod_dependsOnModeAndResize(t *testing.T) {
 		"other reason":             {func(in *Input) { in.leave(0, decision.Reason{Code: decision.Frozen}) }, ""},
 		"mode that does not evict": {func(in *Input) { in.leave(0, waiting); in.Autoscaler.Mode = cluster.InPlace }, ""},
 		"waits, within its bounds": {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Wanted.Code = decision.Incomplete }, ""},
-		"no VPA":                   {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
-		"no resize":                {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
-		"waits, no time":           {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
+		"a boost ends after it": {func(in *Input) {
+			in.leave(0, decision.Reason{Code: decision.ResizeRunning})
+			in.Decisions[0].Wanted.Code = decision.BoostOver
+		}, ""},
+		"no VPA":         {func(in *Input) { in.leave(0, waiting); in.Decisions[0].Autoscaler = nil }, ""},
+		"no resize":      {func(in *Input) { in.leave(0, waiting); in.Pods[0].Resize = nil }, ""},
+		"waits, no time": {func(in *Input) { in.leave(0, waiting); in.resizing(0, cluster.ResizeDeferred, time.Time{}, "") }, ""},
 		"resize, may be evicted": {func(in *Input) { in.Decisions[0].Do, in.Decisions[0].Fallback = decision.Resize, true },
 			"If the API server refuses the resize, the pod is evicted."},
 		"resize, not evicted": {func(in *Input) { in.Decisions[0].Do = decision.Resize }, ""},

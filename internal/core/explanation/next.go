@@ -98,7 +98,7 @@ func fallback(in *Input, d *decision.Decision) string {
 	switch {
 	case d.Do == decision.Resize && d.Fallback:
 		return "If the API server refuses the resize, the pod is evicted."
-	case d.Do != decision.Leave || !d.Pod.IsResizing() || d.Pod.Resize.Since.IsZero():
+	case d.Do != decision.Leave || !d.Pod.IsResizing() || d.Pod.Resize.Since.IsZero() || d.Wanted.Code == decision.BoostOver: // the end of a boost evicts no pod
 		return ""
 	}
 	var at time.Time
