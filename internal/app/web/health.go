@@ -67,10 +67,10 @@ func (r registrations) Registrations(ctx context.Context) (overview.Facts, error
 		f.Webhook.Registered = true
 		f.Webhook.Until = lastExpiry(c.Webhooks[0].ClientConfig.CABundle)
 	}
-	if f.Webhook.Lease, err = r.lease(ctx, namespace, webhookLease); err != nil && !apierrors.IsForbidden(err) {
-		return f, err
+	if f.Webhook.Lease, err = r.lease(ctx, namespace, webhookLease); apierrors.IsForbidden(err) {
+		f.Webhook.Problem, err = "podfit may not read its lease.", nil
 	}
-	return f, nil
+	return f, err
 }
 
 // lease returns a lease, which may not exist.

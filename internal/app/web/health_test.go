@@ -77,6 +77,11 @@ func TestRegistrations_cluster_leasesAndCertificateAreRead(t *testing.T) {
 		t.Errorf("%d leases were found", found)
 	}
 	const refused = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+	api.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+webhookLease, http.StatusForbidden, refused)
+	got, err = reader.Registrations(t.Context())
+	if got.Now = now; err != nil || overview.HealthOf(&got)[2].Condition != overview.NotKnown {
+		t.Errorf("without the right to the lease of the webhook: %+v, error %v", overview.HealthOf(&got)[2], err)
+	}
 	api.Reply("GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podfit", http.StatusForbidden, refused)
 	api.Reply("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vpa-webhook-config", http.StatusForbidden, refused)
 	if got, err = reader.Registrations(t.Context()); err != nil || got.Problem == "" || got.Webhook.Problem == "" {

@@ -54,8 +54,8 @@ func (l *Lease) fresh(now time.Time) bool {
 
 // A Webhook is the registration of podfit's webhook.
 type Webhook struct {
-	Known      bool // false: Problem is why
-	Problem    string
+	Known      bool   // the registration was read
+	Problem    string // why it or the lease was not read; "" if both were
 	Registered bool
 	Until      time.Time // end of the certificate authorities that the API server trusts; zero if it trusts its own
 	Lease      Lease     // that the webhook renews
@@ -171,6 +171,8 @@ func (f *Facts) webhook() Part {
 		return Part{name, Failing, fmt.Sprintf("It is registered, but last renewed its lease %s ago.%s", elapsed(f.Read.Sub(w.Lease.Renewed)), until)}
 	case !w.Until.IsZero() && w.Until.Sub(f.Now) < expiresSoon:
 		return Part{name, Late, "It is registered." + until}
+	case !w.Lease.Found && w.Problem != "":
+		return Part{name, NotKnown, "It is registered. Whether it works is not known: " + w.Problem + until}
 	case !w.Lease.Found:
 		return Part{name, Healthy, "It is registered." + until}
 	}

@@ -46,6 +46,7 @@ func TestHealthOf_eachState_hasConditionAndCause(t *testing.T) {
 		"usage is not stored any more": {Facts{Stored: ago(72 * time.Hour), Looked: now}, 0, Failing, "Usage was last stored on 19 Nov, 12:00 UTC, as of 22 Nov, 12:00 UTC."},
 		"webhook works":                {Facts{Webhook: registered}, 2, Healthy, "It is registered and renewed its lease 3 s ago. Its certificate authority is valid until 22 Nov 2027."},
 		"webhook without lease":        {Facts{Webhook: with(func(w *Webhook) { w.Lease = Lease{} })}, 2, Healthy, "It is registered. Its certificate authority is valid until 22 Nov 2027."},
+		"webhook, lease not read":      {Facts{Webhook: with(func(w *Webhook) { w.Lease, w.Problem = Lease{}, "podfit may not read its lease." })}, 2, NotKnown, "It is registered. Whether it works is not known: podfit may not read its lease. Its certificate authority is valid until 22 Nov 2027."},
 		"webhook not registered":       {Facts{Webhook: Webhook{Known: true}}, 2, Failing, "It is not registered, so new pods keep their own requests."},
 		"webhook is gone":              {Facts{Webhook: with(func(w *Webhook) { w.Lease.Renewed = ago(time.Hour) })}, 2, Failing, "It is registered, but last renewed its lease 60 min ago. Its certificate authority is valid until 22 Nov 2027."},
 		"certificate expires":          {Facts{Webhook: with(func(w *Webhook) { w.Until = now.AddDate(0, 0, 3) })}, 2, Late, "It is registered. Its certificate authority is valid until 25 Nov 2026."},
