@@ -21,7 +21,7 @@ import (
 )
 
 // A Judge returns which workloads of a cluster are at risk, as the web page shows them, and what could not be read.
-type Judge func(ctx context.Context, clients *kube.Clients, world *watcher.World) (o *overview.Overview, missing []string)
+type Judge func(ctx context.Context, clients *kube.Clients, world *watcher.World, noAutoscalers bool) (o *overview.Overview, missing []string)
 
 // maxListed is the number of workloads in the text, so that it fits on a screen. JSON has all.
 const maxListed = 6
@@ -62,7 +62,7 @@ func (c *Config) list(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o, missing := c.judge(ctx, clients, world)
+	o, missing := c.judge(ctx, clients, world, read.NoAutoscalers)
 	l := needs{Workloads: len(o.Rows), Missing: append(missing, read.Unknown()...), namespace: c.Namespace}
 	l.Unjudged, _ = o.Lacks()
 	l.Frozen = cluster.Each(o.Frozen(), func(w *cluster.Workload) need { return need{Workload: w.String(), Command: toExplain(*w)} })

@@ -307,6 +307,7 @@ func (s *source) compute(ctx context.Context) (*web.State, error) {
 	in := overview.World{
 		Now: now, Snapshot: s.world.Snapshot(), Nodes: s.world.Nodes(), Samples: used.Samples, StartupBoost: s.startupBoost,
 		Selectors: s.world.Selectors(), Tolerations: s.world.Tolerations(),
+		NoAutoscalers: slices.ContainsFunc(s.world.Health(), func(f feed.State) bool { return f.Resource == watcher.AutoscalersFeed && !f.Synced }),
 	}
 	if state.NoPods {
 		in.NoPods = "podfit may not list its pods"

@@ -30,6 +30,7 @@ import (
 	"podfit.dev/podfit/internal/core/usage"
 	"podfit.dev/podfit/internal/edge/kube/checkpoint"
 	"podfit.dev/podfit/internal/edge/kube/feed"
+	"podfit.dev/podfit/internal/edge/kube/watcher"
 	"podfit.dev/podfit/internal/edge/metrics"
 )
 
@@ -157,6 +158,17 @@ func (f *fake) Registrations(ctx context.Context) (overview.Facts, error) {
 
 func sourceOf(f *fake) *source {
 	return newSource(&source{world: f, usage: f.Read, events: f.RecentEvents, store: f, archive: f, registrations: f.Registrations, log: slog.New(slog.DiscardHandler)})
+}
+
+// In the first seconds the pods may be known and the VPAs not.
+func TestState_autoscalersAreNotListed_noWorkloadCountsAsOneWithout(t *testing.T) {
+	for synced, want := range map[bool]string{false: "VPAs are not known", true: "no VPA, so its usage is not stored"} {
+		f := &fake{owned: true, health: []feed.State{{Resource: watcher.AutoscalersFeed, Synced: synced}}}
+		rows := sourceOf(f).State(t.Context()).Overview.Rows
+		if len(rows) != 1 || rows[0].Unjudged != want {
+			t.Errorf("listed %t: %+v, want one that is not judged because %q", synced, rows, want)
+		}
+	}
 }
 
 // However many viewers look, the API server gets one request for usage per minute, and the overview is computed once per interval.

@@ -148,9 +148,9 @@ func (s *source) evidence(ctx context.Context, in *overview.World) (storedUsage,
 }
 
 // Judge returns the overview of a cluster that is loaded, with the risks that the page shows without current usage, and what of the stored
-// usage could not be read.
-func Judge(ctx context.Context, clients *kube.Clients, world *watcher.World) (*overview.Overview, []string) {
-	in := overview.World{Now: time.Now(), Snapshot: world.Snapshot(), Nodes: world.Nodes(), Unread: review.UnreadUsage}
+// usage could not be read. noAutoscalers is whether VPAs could not be read.
+func Judge(ctx context.Context, clients *kube.Clients, world *watcher.World, noAutoscalers bool) (*overview.Overview, []string) {
+	in := overview.World{Now: time.Now(), Snapshot: world.Snapshot(), Nodes: world.Nodes(), Unread: review.UnreadUsage, NoAutoscalers: noAutoscalers}
 	stored, err := (&source{world: world, archive: clusterArchive{clients}}).evidence(ctx, &in)
 	if err != nil {
 		return overview.Of(&in), []string{"The stored usage was not read: " + err.Error()}

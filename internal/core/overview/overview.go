@@ -40,6 +40,8 @@ type World struct {
 	// one without risk.
 	NoPods string
 
+	NoAutoscalers bool // VPAs are not known, so neither is which workloads have none
+
 	// Rules assign nodes to pools, and WholeNodes is whether the capacity of a pool is that of its nodes or what pods can request, as in the
 	// CapacityPlan.
 	Rules      capacity.Rules
@@ -191,7 +193,7 @@ func Of(w *World) *Overview {
 		if row.Pods == 0 {
 			row.Unjudged = cmp.Or(w.NoPods, "no pod of it is running")
 		}
-		row.finish(w.Now)
+		row.finish(w)
 		o.Totals.add(&row.Totals)
 		for _, c := range row.Containers {
 			containers = append(containers, &c.Row)

@@ -92,6 +92,11 @@ func TestOf_storedUsageIsNotKnown_noWorkloadIsJudged(t *testing.T) {
 	if diff := cmp.Diff([]Lack{{w.Unread, 1}, {"no VPA, so its usage is not stored", 1}}, lacks); diff != "" || n != 2 {
 		t.Errorf("%d workloads are not judged:\n%s", n, diff)
 	}
+	unread := worldOf(pods)
+	unread.Evidence, unread.NoAutoscalers = nil, true
+	if lacks, n := Of(unread).Lacks(); n != 2 || lacks[0].Why != "VPAs are not known" {
+		t.Errorf("without the right to list VPAs, %d workloads are not judged: %v", n, lacks)
+	}
 	w.Evidence = enough(autoscalers)
 	if row := Of(w).Row("shop", "Deployment", "web", ""); row.Unjudged != "" || row.Freed != cluster.Amounts(400, 500*mi) {
 		t.Errorf("with stored usage: %+v", row)

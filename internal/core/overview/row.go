@@ -177,20 +177,20 @@ func (c *Container) count(size review.Size) {
 }
 
 // finish computes what depends on all pods of the row.
-func (r *Row) finish(now time.Time) {
+func (r *Row) finish(w *World) {
 	for _, c := range r.Containers {
-		c.finish(now)
+		c.finish(w.Now)
 		for _, res := range cluster.All {
 			if freed := c.Freed.Amount(res); freed > 0 {
 				r.Freed = r.Freed.Set(res, r.Freed.Amount(res)+freed)
 			}
 		}
 	}
-	r.judge(now)
+	r.judge(w)
 }
 
 // judge sets the risk and its cause by the findings of podfit recommend. The container with the most severe finding is named.
-func (r *Row) judge(now time.Time) {
+func (r *Row) judge(w *World) {
 	var worst *Container
 	for _, c := range r.Containers {
 		if c.Replicas == 0 {
@@ -203,13 +203,17 @@ func (r *Row) judge(now time.Time) {
 			worst = c
 		}
 	}
-	if r.VPA == "" && r.Unjudged != "" {
+	switch {
+	case r.VPA != "" || r.Unjudged == "":
+	case w.NoAutoscalers:
+		r.Unjudged = "VPAs are not known"
+	default:
 		r.Unjudged = "no VPA, so its usage is not stored"
 	}
 	if worst == nil {
 		return
 	}
-	r.Why = "Container " + worst.Container + ": " + strings.Join(worst.Risks(now), "; ")
+	r.Why = "Container " + worst.Container + ": " + strings.Join(worst.Risks(w.Now), "; ")
 	if r.cause == review.Killed && r.VPA != "" && r.Unjudged == "" && r.Sized < r.Pods {
 		r.Why += fmt.Sprintf("; %d of %d %s the new size", r.Sized, r.Pods, wording.Form(r.Pods, "pod has", "pods have"))
 	}
