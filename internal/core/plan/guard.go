@@ -52,7 +52,7 @@ func (s *pass) guardNode(alarm *guard.Alarm, alarmed map[string]bool, on []*entr
 	n := s.occupancy.Rooms().Nodes[alarm.Node]
 	leaves := func(d *entry) bool { return d.Do != decision.Leave && d.Do != decision.Resize }
 	if n == nil || slices.ContainsFunc(on, leaves) ||
-		slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) }) {
+		slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Leaves(s.now, p) }) {
 		return all // what leaves may be enough
 	}
 	for _, m := range s.movesFrom(n, alarm, alarmed, on, moves) {

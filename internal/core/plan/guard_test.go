@@ -53,6 +53,11 @@ func guarded() (World, Budget) {
 	return w, DefaultBudget()
 }
 
+// removing returns the state of a surge that removes a pod.
+func removing(p *cluster.Pod, deadline time.Time) *surge.State {
+	return &surge.State{Active: map[cluster.Workload]cluster.Surge{p.Top: {UID: p.UID, Pod: p.Name, Deadline: deadline}}}
+}
+
 func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*World, *Budget)
@@ -80,15 +85,17 @@ func TestPlan_nodeIsNearlyOutOfMemory_onePodAboveItsRequestMoves(t *testing.T) {
 		"the other nodes are nearly out of memory, too": {func(w *World, _ *Budget) {
 			w.Ledger.Guard.Alarms = append(w.Ledger.Guard.Alarms, guard.Alarm{Node: "n2", Rests: true}, guard.Alarm{Node: "n3", Rests: true})
 		}, ""},
-		"a pod terminates":            {func(w *World, _ *Budget) { w.Pods[4].Deleting = true }, "a-0"}, // its memory does not count
-		"--updater-rules=upstream":    {func(_ *World, b *Budget) { b.UpstreamRules = true }, ""},
-		"too few replicas for one":    {func(w *World, _ *Budget) { w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 1} }, "b-0"},
-		"--make-room=off":             {func(_ *World, b *Budget) { b.MakeRoom = room.Off }, ""},
-		"one VPA forbids it":          {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.MakeRoom = "off" }, "b-0"},
-		"a VPA only resizes":          {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.Mode = cluster.InPlace }, "b-0"},
-		"a pod has data on its node":  {func(w *World, _ *Budget) { w.Pods[0].LocalData = true }, "b-0"},
-		"pods of nodes are not known": {func(w *World, _ *Budget) { w.Pods = nil }, ""},
-		"nothing is said of the node": {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Node = "other" }, ""},
+		"a pod terminates":                           {func(w *World, _ *Budget) { w.Pods[4].Deleting = true }, "a-0"}, // its memory does not count
+		"a surge removes a pod":                      {func(w *World, _ *Budget) { w.Surges = removing(w.Pods[4], noon.Add(time.Minute)) }, ""},
+		"a freeze keeps a surge from removing a pod": {func(w *World, _ *Budget) { w.Surges = removing(w.Pods[4], noon.Add(-time.Hour)) }, "a-0"},
+		"--updater-rules=upstream":                   {func(_ *World, b *Budget) { b.UpstreamRules = true }, ""},
+		"too few replicas for one":                   {func(w *World, _ *Budget) { w.Scales[w.Pods[0].Controller] = cluster.Scale{Known: true, Replicas: 1} }, "b-0"},
+		"--make-room=off":                            {func(_ *World, b *Budget) { b.MakeRoom = room.Off }, ""},
+		"one VPA forbids it":                         {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.MakeRoom = "off" }, "b-0"},
+		"a VPA only resizes":                         {func(w *World, _ *Budget) { w.Governed[0].Autoscaler.Mode = cluster.InPlace }, "b-0"},
+		"a pod has data on its node":                 {func(w *World, _ *Budget) { w.Pods[0].LocalData = true }, "b-0"},
+		"pods of nodes are not known":                {func(w *World, _ *Budget) { w.Pods = nil }, ""},
+		"nothing is said of the node":                {func(w *World, _ *Budget) { w.Ledger.Guard.Alarms[0].Node = "other" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, b := guarded()

@@ -137,7 +137,7 @@ func (s *roomMaker) makeRoomOn(n *placement.Room, searches bool, blamed *cluster
 	moving := map[string][]int{} // pods for which others may move, by namespace
 	for _, p := range n.Pods {
 		d := s.byUID[p.UID]
-		leaves := p.Deleting || s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Removes(p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
+		leaves := p.Deleting || s.w.Ledger.IsEvicted(s.now, p) || s.w.Surges.Leaves(s.now, p) || d != nil && (d.Do == decision.Evict || d.Do == decision.Surge)
 		r.Leaving = r.Leaving || leaves
 		if leaves {
 			continue

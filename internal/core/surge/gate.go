@@ -44,6 +44,11 @@ func (s *State) Has(deployment cluster.Workload) bool {
 // Removes reports whether a surge removes the pod.
 func (s *State) Removes(p *cluster.Pod) bool { return s.Has(p.Top) && s.Active[p.Top].UID == p.UID }
 
+// Leaves reports whether a surge removes the pod soon. One whose deadline is over may last, for example as long as a freeze does.
+func (s *State) Leaves(now time.Time, p *cluster.Pod) bool {
+	return s.Removes(p) && now.Before(s.Active[p.Top].Deadline)
+}
+
 // A Gate tells whether pods of one autoscaler may be surged in a pass. It is not safe for concurrent use.
 type Gate struct {
 	Now    time.Time
