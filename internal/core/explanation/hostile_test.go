@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/decision"
 )
 
 func TestYou_hostileNames_areQuotedInCommands(t *testing.T) {
@@ -55,4 +56,16 @@ func outsideQuotes(command string) string {
 		}
 	}
 	return out.String()
+}
+
+// The reason of a decision may say what a person must do.
+func TestYou_reasonNeedsAttention_doesNotSayThatNothingIsToDo(t *testing.T) {
+	for code, want := range map[decision.ReasonCode]bool{decision.NodeSizeUnknown: false, decision.SameSize: false, decision.BudgetSpent: true, decision.NoAdvice: true} {
+		in := quietInput("cart-0", "cart-1")
+		in.leave(1, decision.Reason{Code: code})
+		nothing := cluster.Find(Explain(in).You, func(a *Advice) bool { return a.Text == "Nothing to do." }) != nil
+		if nothing != want {
+			t.Errorf("%s: says that there is nothing to do: %t", code, nothing)
+		}
+	}
 }

@@ -26,7 +26,7 @@ func you(in *Input, found []Situation, steps []Step) []Advice {
 		return append(out, withoutAutoscaler(in)...)
 	}
 	out = append(out, byMode(in, a)...)
-	if len(out) == 0 {
+	if len(out) == 0 && cluster.Find(in.Decisions, func(d *decision.Decision) bool { return d.Reason.Code.NeedsAttention() }) == nil { // such a reason says what to do
 		out = append(out, Advice{Text: "Nothing to do."})
 	}
 	if a.Mode.Updates() && len(steps) > 0 {
