@@ -5,6 +5,7 @@ package updater
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 
 	"podfit.dev/podfit/internal/app/process"
 	"podfit.dev/podfit/internal/core/cluster"
+	"podfit.dev/podfit/internal/core/policy"
+	"podfit.dev/podfit/internal/edge/kube"
 )
 
 // learning returns a fake cluster whose autoscaler has learnt a boost of three times the CPU for three minutes.
@@ -115,4 +118,35 @@ func TestUpdater_boostedPodInOOMLoop_getsMoreMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fullQuota is a fake cluster whose quota admits no more memory.
+type fullQuota struct{ boosting }
+
+func (y fullQuota) Resize(ctx context.Context, p *cluster.Pod, with []policy.Fitted) error {
+	if memory, sets := with[0].Requests.Get(cluster.Memory); sets && memory > p.Containers[0].Requests.Memory {
+		return fmt.Errorf("resize: %w", kube.ErrQuota)
+	}
+	return y.fakeCluster.Resize(ctx, p, with)
+}
+
+// The recommended memory has grown since the pod was created. A quota that does not admit it does not keep the CPU of the boost.
+func TestUpdater_quotaRefusesTheMemoryAtTheEndOfABoost_boostEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := learning(cluster.InPlaceOrRecreate)
+		target := fake.autoscalers[0].Advice[0].Target
+		p := fake.pods[0]
+		fake.pods = fake.pods[:1]
+		p.Ready, p.ReadySince = true, time.Now().Add(-time.Hour)
+		p.Containers[0].Boosted = &cluster.Applied{Requests: p.Containers[0].Requests}
+		p.Containers[0].Requests = cluster.Amounts(3*target.CPU, target.Memory/2)
+		u := updaterOf(fake, fullQuota{boosting{fake}})
+		for range 5 {
+			u.pass(t.Context(), time.Now())
+			time.Sleep(time.Minute)
+		}
+		if c := fake.pods[0].Containers[0]; c.Boosted != nil || c.Requests.CPU != target.CPU {
+			t.Errorf("the pod still requests %v, want %dm of CPU", c.Requests, target.CPU)
+		}
+	})
 }

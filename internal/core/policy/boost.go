@@ -172,15 +172,13 @@ func Unboost(autoscaler *cluster.Autoscaler, pod *cluster.Pod, fits []Fitted, no
 			Container: container.Name, Index: int(container.Index), Sidecar: container.Role == cluster.Sidecar, Inserted: true,
 			Requests: container.Boosted.Requests, Limits: container.Boosted.Limits,
 		}
-		for _, fit := range fits {
-			if fit.Container == container.Name {
-				unboosted = fit
-				limits := container.Boosted.Limits
-				if autoscaler.MemoryLimits.Keep { // it stays
-					limits = limits.Only(cluster.Of(cluster.CPU))
-				}
-				unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(limits)
+		if fit := cluster.Find(fits, func(f *Fitted) bool { return f.Container == container.Name }); fit != nil {
+			unboosted = *fit
+			limits := container.Boosted.Limits
+			if autoscaler.MemoryLimits.Keep { // it stays
+				limits = limits.Only(cluster.Of(cluster.CPU))
 			}
+			unboosted.Requests, unboosted.Limits = fit.Requests.Or(container.Boosted.Requests), fit.Limits.Or(limits)
 		}
 		over = append(over, unboosted)
 	}

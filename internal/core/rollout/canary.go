@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"podfit.dev/podfit/internal/core/attempt"
 	"podfit.dev/podfit/internal/core/cluster"
 	"podfit.dev/podfit/internal/core/policy"
 )
@@ -287,11 +288,7 @@ func (s State) revert(now time.Time, why Cause) State {
 	s.Since = now
 	s.Cause = why
 	s.Reverts++
-	cooldown := Cooldown
-	for n := 1; n < s.Reverts && cooldown < maxCooldown; n++ {
-		cooldown *= 2
-	}
-	s.Until = now.Add(min(cooldown, maxCooldown))
+	s.Until = now.Add(attempt.Doubled(Cooldown, maxCooldown, s.Reverts))
 	return s
 }
 

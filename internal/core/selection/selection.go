@@ -159,6 +159,12 @@ func (s *Selector) judgeBoosted(d *decision.Decision) {
 		fits = nil
 	}
 	over, until := policy.Unboost(d.Autoscaler, d.Pod, fits, s.Now)
+	last, _ := s.Ledger.LastFailure(d.Pod, decision.Resize)
+	for i := range over { // less CPU needs no quota
+		if cpu := cluster.Of(cluster.CPU); last.Kind == decision.DeniedByQuota {
+			over[i].Requests, over[i].Limits = over[i].Requests.Only(cpu), over[i].Limits.Only(cpu)
+		}
+	}
 	admissible.Adjust(s.World.LimitsOf(d.Pod), d.Pod, over)
 	d.With = over
 	if len(over) == 0 {
@@ -168,9 +174,7 @@ func (s *Selector) judgeBoosted(d *decision.Decision) {
 		return
 	}
 	d.Priority = need.Compare(d.Pod, over).Priority()
-	for i := range over {
-		d.Unboost = append(d.Unboost, over[i].Container)
-	}
+	d.Unboost = cluster.Each(over, func(f *policy.Fitted) string { return f.Container })
 	had, _ := d.Pod.Container(over[0].Container).Running()
 	d.Wanted = decision.Reason{
 		Code: decision.BoostOver, Container: need.NameUnlessSole(d.Pod)(over[0].Container),
