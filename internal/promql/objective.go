@@ -67,7 +67,7 @@ func Bind(query, label, value string) (string, error) {
 	if err != nil || slices.ContainsFunc(selectors(again), func(s *parser.VectorSelector) bool {
 		return !slices.ContainsFunc(s.LabelMatchers, func(m *labels.Matcher) bool { return m.String() == bound.String() })
 	}) {
-		return "", errors.New("the expression cannot be bound to its namespace")
+		return "", errors.New("the query cannot be restricted to the namespace of the VPA")
 	}
 	return text, nil
 }
@@ -77,7 +77,7 @@ func parse(query string) (o Objective, left parser.Expr, err error) {
 		return o, nil, fmt.Errorf("it has %d bytes, at most %d are possible", len(query), maxBytes)
 	}
 	if part := costly.FindString(query); part != "" { // the parser compiles regular expressions: these could take it a second
-		return o, nil, fmt.Errorf("it has %q; repetitions of ten or more, classes \\p and characters by their number are not possible", part)
+		return o, nil, fmt.Errorf("regular expressions must not repeat a part ten times or more, and must not have classes such as \\pL or characters by their number such as \\x41, got %q", part)
 	}
 	expr, err := language.ParseExpr(query)
 	if err != nil {

@@ -31,9 +31,9 @@ const (
 	cleanUp  = 15 * time.Second // for removing the cordon, also if the command is interrupted
 )
 
-// An application carries out the plan with the fewest moves: it cordons a node, and evicts pods of it one after the other. After each move it reads the
-// cluster, and plans the rest. It ends at the first surprise, and then removes the cordon that it has set.
-type application struct {
+// A drainer carries out the plan with the fewest moves: it cordons a node, and evicts pods of it one after the other. After each move it reads the
+// cluster, and plans the rest. It stops at the first problem, and then removes the cordon that it has set.
+type drainer struct {
 	*Config
 	clients *kube.Clients
 	pods    *actuation.PodWriter
@@ -59,94 +59,96 @@ type made struct {
 	Node        string `json:"node"`
 }
 
-func (a *application) run(ctx context.Context) error {
-	a.done = outcome{APIVersion: report.Version, Kind: "CapacityMoves", Made: []made{}, Planned: []fragments.Move{}}
-	err := a.carryOut(ctx)
+func (d *drainer) run(ctx context.Context) error {
+	d.done = outcome{APIVersion: report.Version, Kind: "CapacityMoves", Made: []made{}, Planned: []fragments.Move{}}
+	err := d.carryOut(ctx)
 	if err != nil {
-		a.done.Stopped = err.Error()
+		d.done.Stopped = err.Error()
 	}
-	if a.Output == "json" {
-		out := json.NewEncoder(a.streams.Out)
+	if d.Output == "json" {
+		out := json.NewEncoder(d.streams.Out)
 		out.SetIndent("", "  ")
-		return errors.Join(err, out.Encode(a.done))
+		return errors.Join(err, out.Encode(d.done))
 	}
 	return err
 }
 
 // say tells a person what is done.
-func (a *application) say(format string, args ...any) {
-	out := a.streams.Out
-	if a.Output == "json" {
-		out = a.streams.Err
+func (d *drainer) say(format string, args ...any) {
+	out := d.streams.Out
+	if d.Output == "json" {
+		out = d.streams.Err
 	}
 	fmt.Fprintln(out, terminal.Plain(fmt.Sprintf(format, args...)))
 }
 
-func (a *application) carryOut(ctx context.Context) error {
-	plan, at, err := a.plan(ctx, "")
+func (d *drainer) carryOut(ctx context.Context) error {
+	plan, at, err := d.plan(ctx, "")
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("%w; nothing was changed", err)
 	case at.reached:
-		a.say("There is room for %s already. Nothing was changed.", report.Amount(a.size))
+		d.say("There is room for %s already. Nothing was changed.", report.Amount(d.size))
 		return nil
-	case len(plan.Moves) == 0 || len(plan.Moves) > a.MaxMoves:
-		a.say("No plan of at most %d moves (--max-moves) was found. Nothing was changed.", a.MaxMoves)
+	case len(plan.Moves) == 0 || len(plan.Moves) > d.MaxMoves:
+		d.say("No plan of at most %d moves (--max-moves) was found. Nothing was changed.", d.MaxMoves)
 		return nil
 	}
-	a.done.Node, a.done.Planned = plan.Node, plan.Moves
-	a.say("Plan: cordon node %s, and evict these pods of it, one after the other:", plan.Node)
-	dry := a.pods.DryRun()
+	d.done.Node, d.done.Planned = plan.Node, plan.Moves
+	d.say("Plan: cordon node %s, and evict these pods of it, one after the other:", plan.Node)
+	dry := d.pods.DryRun()
 	if !at.cordoned {
 		err = dry.Cordon(ctx, plan.Node, true)
 	}
 	for _, m := range plan.Moves {
-		a.say("  %s (%s)", m.Pod, report.Amount(m.Size))
+		d.say("  %s (%s)", m.Pod, report.Amount(m.Size))
 		err = errors.Join(err, dry.Evict(ctx, m.Of))
 	}
 	if err != nil {
 		return fmt.Errorf("dry run, nothing was changed: %w", err)
 	}
-	a.say("Dry run: the API server accepts each of these requests now.")
-	if a.DryRun {
+	d.say("Dry run: the API server accepts each of these requests now.")
+	if d.DryRun {
 		return nil
 	}
-	if !a.Yes && !a.confirm(ctx) {
-		a.say("Nothing was changed.")
+	if !d.Yes && !d.confirm(ctx) {
+		d.say("Nothing was changed.")
 		return ctx.Err()
 	}
-	plan, now, err := a.plan(ctx, plan.Node) // the person may have taken a while
+	plan, now, err := d.plan(ctx, plan.Node) // the person may have taken a while
 	switch {
 	case err != nil:
-		return err
-	case len(plan.Moves) == 0 || len(plan.Moves) > a.MaxMoves || now != at:
-		return fmt.Errorf("node %s or its pods have changed since the plan was made; nothing was changed", a.done.Node)
+		return fmt.Errorf("%w; nothing was changed", err)
+	case len(plan.Moves) == 0 || len(plan.Moves) > d.MaxMoves || now != at:
+		return fmt.Errorf("node %s or its pods have changed since the plan was made; nothing was changed; run the command again", d.done.Node)
 	case at.cordoned:
-		return a.follow(ctx, plan)
+		return d.follow(ctx, plan)
 	}
-	if err := a.pods.Cordon(ctx, plan.Node, true); err != nil {
-		return fmt.Errorf("%w; no pod was evicted", err)
+	switch err = d.pods.Cordon(ctx, plan.Node, true); {
+	case kube.IsRefusal(err):
+		return fmt.Errorf("%w; nothing was changed", err)
+	case err == nil: // otherwise, it may be cordoned
+		err = d.follow(ctx, plan)
 	}
-	err = a.follow(ctx, plan)
-	if err == nil && a.size == (room.Amount{}) {
+	if err == nil && d.size == (room.Amount{}) {
 		return nil // the node is to be removed
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
-	if undo := a.pods.Cordon(last, plan.Node, false); undo != nil {
-		return errors.Join(err, fmt.Errorf("%w: check whether the node is still to be cordoned", undo))
+	if undo := d.pods.Cordon(last, plan.Node, false); undo != nil {
+		return errors.Join(err, fmt.Errorf("%w; if it is still cordoned, run: kubectl uncordon %s", undo, plan.Node))
 	}
-	a.say("Node %s takes pods again.", plan.Node)
+	d.say("Node %s takes pods again.", plan.Node)
 	return err
 }
 
 // confirm asks a person.
-func (a *application) confirm(ctx context.Context) bool {
-	fmt.Fprint(a.streams.Err, "Carry it out? [y/N] ")
+func (d *drainer) confirm(ctx context.Context) bool {
+	fmt.Fprint(d.streams.Err, "Carry it out? [y/N] ")
 	answer := make(chan string, 1)
 	go func() { // it ends with the process if nobody answers
 		var text string
-		_, _ = fmt.Fscanln(a.streams.In, &text) // no answer is none
+		_, _ = fmt.Fscanln(d.streams.In, &text) // no answer is none
 		answer <- text
 	}()
 	select {
@@ -158,53 +160,54 @@ func (a *application) confirm(ctx context.Context) bool {
 }
 
 // follow makes the moves of a plan, each of which is planned again after the one before.
-func (a *application) follow(ctx context.Context, plan *fragments.Plan) error {
+func (d *drainer) follow(ctx context.Context, plan *fragments.Plan) error {
 	node := plan.Node
 	for {
-		err := a.move(ctx, plan.Moves[0].Of)
+		err := d.move(ctx, plan.Moves[0].Of)
 		if err != nil {
 			return err
 		}
-		if plan, err = a.rest(ctx, node); err != nil {
+		if plan, err = d.rest(ctx, node); err != nil {
 			return err
 		}
 		if len(plan.Moves) > 0 {
 			continue
 		}
-		a.done.Reached = true
-		if a.size == (room.Amount{}) {
-			a.say("Node %s runs no pods any more, except for those of DaemonSets and static pods. It is cordoned: remove it, or run: kubectl uncordon %s", node, node)
+		d.done.Reached = true
+		if d.size == (room.Amount{}) {
+			d.say("Node %s runs no pods any more, except for those of DaemonSets and static pods. It is cordoned: remove it, or run: kubectl uncordon %s", node, node)
 		} else {
-			a.say("Node %s has room for %s.", node, report.Amount(a.size))
+			d.say("Node %s has room for %s.", node, report.Amount(d.size))
 		}
 		return nil
 	}
 }
 
 // rest plans the moves that are left, none if the aim is reached.
-func (a *application) rest(ctx context.Context, node string) (*fragments.Plan, error) {
+func (d *drainer) rest(ctx context.Context, node string) (*fragments.Plan, error) {
 	for deadline := time.Now().Add(settling); ; {
-		plan, at, err := a.plan(ctx, node)
+		plan, at, err := d.plan(ctx, node)
 		switch {
 		case err != nil:
 			return nil, err
 		case !at.cordoned:
-			return nil, fmt.Errorf("node %s is not cordoned any more", node)
-		case at.reached || len(plan.Moves) > 0 && len(a.done.Made)+len(plan.Moves) <= a.MaxMoves:
+			return nil, fmt.Errorf("others have uncordoned node %s", node)
+		case at.reached || len(plan.Moves) > 0 && len(d.done.Made)+len(plan.Moves) <= d.MaxMoves:
 			return plan, nil
 		case !time.Now().Before(deadline) || !kube.Sleep(ctx, interval):
-			return nil, errors.Join(ctx.Err(), fmt.Errorf("no plan of at most %d further moves was found for node %s", a.MaxMoves-len(a.done.Made), node))
+			return nil, errors.Join(ctx.Err(), fmt.Errorf("no plan of at most %d further moves was found for node %s", d.MaxMoves-len(d.done.Made), node))
 		}
 	}
 }
 
-type standing struct{ cordoned, reached bool } // of the node of a plan
+// A state is whether the node of a plan is cordoned, and whether there is nothing left to do.
+type state struct{ cordoned, reached bool }
 
 // plan reads the cluster, and returns the plan with the fewest moves, of the given node if that is not "". Each pod of it runs on the node of the plan.
-func (a *application) plan(ctx context.Context, node string) (best *fragments.Plan, at standing, err error) {
-	s, r, err := a.read(ctx, a.clients, node)
+func (d *drainer) plan(ctx context.Context, node string) (best *fragments.Plan, at state, err error) {
+	s, r, err := d.read(ctx, d.clients, node)
 	if err == nil && len(r.Missing) > 0 {
-		err = fmt.Errorf("the state of the cluster is not known: %s", strings.Join(r.Missing, "; "))
+		err = fmt.Errorf("moves are planned only if the whole cluster can be read: %s", strings.Join(r.Missing, "; "))
 	}
 	if err != nil {
 		return nil, at, err
@@ -224,8 +227,8 @@ func (a *application) plan(ctx context.Context, node string) (best *fragments.Pl
 			at.reached = at.reached || p.Room == nil && n.Name == node && n.Pods == 0
 		}
 	}
-	if best.Unused != "" && a.size == (room.Amount{}) {
-		return nil, at, fmt.Errorf("to free node %s, moves must not use another one: node %s runs no pods, and replacements could start there; remove or cordon it first", best.Node, best.Unused)
+	if best.Unused != "" && d.size == (room.Amount{}) {
+		return nil, at, fmt.Errorf("to free node %s saves nothing, because node %s runs no pods and replacements could start there; remove or cordon that node first", best.Node, best.Unused)
 	}
 	n := cluster.Find(s.world.Nodes, func(n *cluster.Node) bool { return n.Name == best.Node || n.Name == node })
 	at.cordoned = n != nil && n.Cordoned
@@ -233,32 +236,33 @@ func (a *application) plan(ctx context.Context, node string) (best *fragments.Pl
 }
 
 // move evicts a pod, and waits until it is gone and its controller has as many available pods as it wants.
-func (a *application) move(ctx context.Context, p *cluster.Pod) error {
-	before, scale := a.siblings(ctx, p)
+func (d *drainer) move(ctx context.Context, p *cluster.Pod) error {
+	before, scale := d.siblings(ctx, p)
 	wanted := scale.Replicas
 	if wanted == 0 {
-		return fmt.Errorf("how many pods %s wants is not known now; pod %s was not evicted", p.Controller, p.Key)
+		return fmt.Errorf("pod %[2]s was not evicted, because the number of pods that %[1]s wants could not be read", p.Controller, p.Key)
 	}
-	a.say("Evict %s.", p)
-	if err := a.pods.Evict(ctx, p); err != nil {
-		if !kube.IsRefusal(err) && !errors.Is(err, kube.ErrNotSent) {
-			err = fmt.Errorf("%w; it may have been evicted", err)
+	d.say("Evict %s, and wait for its replacement.", p)
+	if err := d.pods.Evict(ctx, p); err != nil {
+		if !kube.IsRefusal(err) {
+			err = fmt.Errorf("%w; the pod may have been evicted", err)
 		}
 		return err
 	}
 	began := time.Now()
+	since := map[string]time.Time{} // when a pod was first seen ready, because the clocks of the nodes may differ from the one here
 	limited, cancel := context.WithTimeout(ctx, patience+scale.MinReady)
 	defer cancel()
 	for kube.Sleep(limited, interval) {
-		pods, now := a.siblings(limited, p)
+		pods, now := d.siblings(limited, p)
 		ready := 0
 		var replacement *cluster.Pod
 		for _, q := range pods {
 			isNew := !slices.ContainsFunc(before, func(o *cluster.Pod) bool { return o.UID == q.UID })
 			switch {
 			case isNew && q.Node == p.Node:
-				return fmt.Errorf("the replacement of pod %s started on node %s again", p.Key, p.Node)
-			case q.UID == p.UID || !q.Live() || !q.Ready || time.Since(q.ReadySince) < scale.MinReady:
+				return fmt.Errorf("the replacement of pod %s is on node %s again, although the node is cordoned", p.Key, p.Node)
+			case q.UID == p.UID || !q.Live() || !q.Ready || time.Since(cluster.Memo(&since, q.UID+q.ReadySince.String(), time.Now)) < scale.MinReady:
 				continue
 			case isNew:
 				replacement = q
@@ -268,21 +272,21 @@ func (a *application) move(ctx context.Context, p *cluster.Pod) error {
 		gone := !slices.ContainsFunc(pods, func(q *cluster.Pod) bool { return q.UID == p.UID })
 		switch {
 		case now.Replicas != 0 && now.Replicas != wanted:
-			return fmt.Errorf("%s now wants %d pods instead of %d", p.Controller, now.Replicas, wanted)
+			return fmt.Errorf("the number of pods that %s wants has changed from %d to %d", p.Controller, wanted, now.Replicas)
 		case now.Replicas != 0 && gone && replacement != nil && ready >= int(wanted):
-			a.say("  %s is ready on node %s after %s.", replacement, replacement.Node, time.Since(began).Round(time.Second))
-			a.done.Made = append(a.done.Made, made{p.String(), replacement.String(), replacement.Node})
+			d.say("  %s is ready on node %s after %s.", replacement, replacement.Node, time.Since(began).Round(time.Second))
+			d.done.Made = append(d.done.Made, made{p.String(), replacement.String(), replacement.Node})
 			return nil
 		}
 	}
-	return errors.Join(ctx.Err(), fmt.Errorf("%s after its eviction, pod %s still exists, or has no replacement that is ready", time.Since(began).Round(time.Second), p.Key))
+	return errors.Join(ctx.Err(), fmt.Errorf("pod %s was evicted %s ago, and it still exists or its replacement is not ready; check the events of the namespace", p.Key, time.Since(began).Round(time.Second)))
 }
 
 // siblings reads the pods of the controller of a pod, and how many it wants: 0 if they cannot be read now.
-func (a *application) siblings(ctx context.Context, p *cluster.Pod) (pods []*cluster.Pod, scale cluster.Scale) {
+func (d *drainer) siblings(ctx context.Context, p *cluster.Pod) (pods []*cluster.Pod, scale cluster.Scale) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	w := watcher.NewWorld(a.clients, watcher.Options{Namespace: p.Namespace, Pods: watcher.AllPods, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)})
+	w := watcher.NewWorld(d.clients, watcher.Options{Namespace: p.Namespace, Pods: watcher.AllPods, VPAsOptional: true, Log: slog.New(slog.DiscardHandler)})
 	for _, u := range w.Load(ctx) {
 		if u.Resource == "pods" {
 			return nil, scale

@@ -26,10 +26,11 @@ import (
 	"podfit.dev/podfit/test/kubetest"
 )
 
-// A drain is the cluster of fragmented, whose controllers replace evicted pods.
-type drain struct {
+// A drainedCluster is the cluster of fragmented, whose controllers replace evicted pods.
+type drainedCluster struct {
 	*kubetest.FakeAPI
 	t        *testing.T
+	lost     bool                                   // the answer to the next change of a node
 	refused  string                                 // a request, as writes returns it
 	replaced func(name string) (node, ready string) // of the replacement; nil: on n1, ready
 	since    func() string                          // since when the replacement is ready; nil: long ago
@@ -37,14 +38,19 @@ type drain struct {
 	ended    func()                                 // is called after an eviction; may be nil
 }
 
-func newDrain(t *testing.T) *drain {
+func newDrainedCluster(t *testing.T) *drainedCluster {
 	time.Sleep(time.Until(time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC))) // the pods are older
-	d := &drain{FakeAPI: kubetest.NewLocalAPI(t), t: t}
+	d := &drainedCluster{FakeAPI: kubetest.NewLocalAPI(t), t: t}
 	fragment(d.FakeAPI)
 	d.Handle(func(w http.ResponseWriter, r *http.Request, q kubetest.Request) bool {
 		switch {
 		case q.Verb == http.MethodGet:
 			return false
+		case q.Collection == nodesPath && d.lost && !strings.Contains(q.Query, "dryRun"):
+			d.lost = false
+			edit(t, d.FakeAPI, nodesPath, "/"+q.Name, `{"spec":{"unschedulable":true}}`)
+			kubetest.Respond(w, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"lost"}`)
+			return true
 		case d.refused == written(q):
 			kubetest.Respond(w, http.StatusTooManyRequests, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests","message":"disruption budget"}`)
 			return true
@@ -66,7 +72,7 @@ func newDrain(t *testing.T) *drain {
 }
 
 // evict replaces a pod.
-func (d *drain) evict(name string) {
+func (d *drainedCluster) evict(name string) {
 	node, ready := "n1", "True"
 	if d.replaced != nil {
 		node, ready = d.replaced(name)
@@ -90,7 +96,7 @@ func (d *drain) evict(name string) {
 }
 
 // writes returns the requests that write.
-func (d *drain) writes() (out []string) {
+func (d *drainedCluster) writes() (out []string) {
 	for _, q := range d.Log() {
 		if q.Verb != http.MethodGet && q.Name != "" { // reviews of rights have no name
 			out = append(out, written(q))
@@ -114,13 +120,13 @@ func written(q kubetest.Request) string {
 	return text
 }
 
-func (d *drain) cordoned(node string) bool {
+func (d *drainedCluster) cordoned(node string) bool {
 	spec, _ := d.Object(nodesPath, "/"+node)["spec"].(map[string]any)
 	return spec["unschedulable"] == true
 }
 
 // apply runs podfit capacity --apply. The person answers yes.
-func (d *drain) apply(answer string, args ...string) (string, error) {
+func (d *drainedCluster) apply(answer string, args ...string) (string, error) {
 	d.t.Helper()
 	ctx, stop := context.WithCancel(d.t.Context())
 	defer stop()
@@ -140,7 +146,7 @@ func (d *drain) apply(answer string, args ...string) (string, error) {
 	if err := c.Validate(); err != nil {
 		d.t.Fatal(err)
 	}
-	err = (&application{Config: &c, clients: clients, pods: actuation.NewPodWriter(clients), streams: streams}).run(ctx)
+	err = (&drainer{Config: &c, clients: clients, pods: actuation.NewPodWriter(clients), streams: streams}).run(ctx)
 	return out.String(), err
 }
 
@@ -148,7 +154,7 @@ func TestApply_situation_endsWithItsOutcome(t *testing.T) {
 	dry := []string{"[cordon n4]", "[evict web-c]", "[evict api-b]"}
 	const cordon, uncordon = "cordon n4", "cordon n4"
 	for name, tt := range map[string]struct {
-		change   func(d *drain)
+		change   func(d *drainedCluster)
 		args     []string
 		answer   string
 		writes   []string
@@ -164,51 +170,51 @@ func TestApply_situation_endsWithItsOutcome(t *testing.T) {
 		"room":                    {args: []string{"--yes", "--for=cpu=6,memory=8Gi"}, writes: []string{"[cordon n4]", "[evict web-c]", cordon, "evict web-c", uncordon}, out: "Node n4 has room for 6 cores, 8 GiB."},
 		"room is there":           {args: []string{"--yes", "--for=cpu=1"}, out: "There is room for 1 core"},
 		"budgets are not known": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.Reply("GET "+budgetsPath, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"forbidden"}`)
 			},
-			args: []string{"--yes"}, err: "the state of the cluster is not known: no right to list poddisruptionbudgets",
+			args: []string{"--yes"}, err: "the whole cluster can be read: no right to list poddisruptionbudgets; nothing was changed",
 		},
 		"node without pods": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.Apply(nodesPath, `{"metadata":{"name":"n5","labels":{"node-role.kubernetes.io/worker":""}},"status":{"allocatable":{"cpu":"8","memory":"32Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
 			},
-			args: []string{"--yes"}, err: "node n5 runs no pods, and replacements could start there",
+			args: []string{"--yes"}, err: "because node n5 runs no pods and replacements could start there",
 		},
 		"dry run is refused": {
-			change: func(d *drain) { d.refused = "[evict api-b]" },
+			change: func(d *drainedCluster) { d.refused = "[evict api-b]" },
 			args:   []string{"--yes"}, writes: dry, err: "dry run, nothing was changed: evict pod shop/api-b",
 		},
 		"second eviction is refused": {
-			change: func(d *drain) { d.refused = "evict api-b" },
+			change: func(d *drainedCluster) { d.refused = "evict api-b" },
 			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b", uncordon), err: "evict pod shop/api-b", out: "Node n4 takes pods again.",
 		},
 		"replacement is not ready": {
-			change: func(d *drain) { d.replaced = func(string) (string, string) { return "n1", "False" } },
-			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "10m0s after its eviction, pod shop/web-c still exists, or has no replacement that is ready",
+			change: func(d *drainedCluster) { d.replaced = func(string) (string, string) { return "n1", "False" } },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "pod shop/web-c was evicted 10m0s ago, and it still exists or its replacement is not ready",
 		},
 		"replacement comes back": {
-			change: func(d *drain) { d.replaced = func(string) (string, string) { return "n4", "True" } },
-			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "started on node n4 again",
+			change: func(d *drainedCluster) { d.replaced = func(string) (string, string) { return "n4", "True" } },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "is on node n4 again",
 		},
 		"no replacement": {
-			change: func(d *drain) { d.replaced = func(string) (string, string) { return "", "" } },
-			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "has no replacement that is ready",
+			change: func(d *drainedCluster) { d.replaced = func(string) (string, string) { return "", "" } },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "its replacement is not ready",
 		},
 		"workload is scaled": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.ended = func() { edit(d.t, d.FakeAPI, replicaSetsPath, "shop/web", `{"spec":{"replicas":2}}`) }
 			},
-			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "now wants 2 pods instead of 3",
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "wants has changed from 3 to 2",
 		},
 		"somebody uncordons the node": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.ended = func() { edit(d.t, d.FakeAPI, nodesPath, "/n4", `{"spec":{"unschedulable":null}}`) }
 			},
-			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "node n4 is not cordoned any more",
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "others have uncordoned node n4",
 		},
 		"pods that cannot move arrive": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.ended = func() {
 					d.Apply(kubetest.PodsPath, `{"metadata":{"namespace":"shop","name":"bare","uid":"bare"},"spec":{"nodeName":"n4","containers":[{"name":"app"}]},"status":{"phase":"Running"}}`)
 				}
@@ -216,30 +222,54 @@ func TestApply_situation_endsWithItsOutcome(t *testing.T) {
 			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "no plan of at most 9 further moves was found for node n4",
 		},
 		"node without pods joins": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.ended = func() {
 					d.Apply(nodesPath, `{"metadata":{"name":"n5","labels":{"node-role.kubernetes.io/worker":""}},"status":{"allocatable":{"cpu":"8","memory":"32Gi","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}}`)
 				}
 			},
-			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "node n5 runs no pods, and replacements could start there",
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "because node n5 runs no pods and replacements could start there",
 		},
 		"replacement must be ready for a while": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				edit(d.t, d.FakeAPI, replicaSetsPath, "shop/web", `{"spec":{"minReadySeconds":1200}}`)
 				d.since = func() string { return time.Now().UTC().Format(time.RFC3339) }
 			},
 			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b"), cordoned: true, out: "shop/web-c2 is ready on node n1 after 20m",
 		},
+		"it is not known whether the node is cordoned": {
+			change: func(d *drainedCluster) { d.lost = true },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, uncordon), err: "cordon node n4: ", out: "Node n4 takes pods again.",
+		},
+		"cordon is refused": {
+			change: func(d *drainedCluster) { d.refused = cordon },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon), err: "disruption budget; nothing was changed",
+		},
+		"pods cannot be read for a minute": {
+			change: func(d *drainedCluster) {
+				const list = "GET /api/v1/namespaces/shop/pods"
+				d.ended = func() {
+					d.Reply(list, http.StatusInternalServerError, `{"kind":"Status","status":"Failure","code":500,"reason":"InternalError","message":"no"}`)
+					time.AfterFunc(time.Minute, func() { d.ForgetReply(list) })
+				}
+			},
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b"), cordoned: true, out: "Node n4 runs no pods any more",
+		},
+		"clock of this machine is behind": {
+			change: func(d *drainedCluster) {
+				d.since = func() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
+			},
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b"), cordoned: true, out: "shop/web-c2 is ready on node n1 after 2s",
+		},
 		"interrupted while it evicts": {
-			change: func(d *drain) { d.ended = func() { d.stop() } },
-			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "it may have been evicted", out: "Node n4 takes pods again.",
+			change: func(d *drainedCluster) { d.ended = func() { d.stop() } },
+			args:   []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "the pod may have been evicted", out: "Node n4 takes pods again.",
 		},
 		"interrupted while it waits": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				d.replaced = func(string) (string, string) { return "n1", "False" }
 				d.ended = func() { time.AfterFunc(time.Minute, d.stop) }
 			},
-			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "after its eviction, pod shop/web-c still exists", out: "Node n4 takes pods again.",
+			args: []string{"--yes"}, writes: append(slices.Clone(dry), cordon, "evict web-c", uncordon), err: "pod shop/web-c was evicted 1m0s ago", out: "Node n4 takes pods again.",
 		},
 		"as JSON": {
 			args: []string{"--yes", "-o=json"}, writes: append(slices.Clone(dry), cordon, "evict web-c", "evict api-b"), cordoned: true,
@@ -253,20 +283,20 @@ func TestApply_situation_endsWithItsOutcome(t *testing.T) {
 }`,
 		},
 		"node was cordoned before": {
-			change: func(d *drain) { edit(d.t, d.FakeAPI, nodesPath, "/n4", `{"spec":{"unschedulable":true}}`) },
+			change: func(d *drainedCluster) { edit(d.t, d.FakeAPI, nodesPath, "/n4", `{"spec":{"unschedulable":true}}`) },
 			args:   []string{"--yes"}, writes: []string{"[evict web-c]", "[evict api-b]", "evict web-c", "evict api-b"}, cordoned: true, out: "Node n4 runs no pods any more",
 		},
 		"node was cordoned before, and a surprise": {
-			change: func(d *drain) {
+			change: func(d *drainedCluster) {
 				edit(d.t, d.FakeAPI, nodesPath, "/n4", `{"spec":{"unschedulable":true}}`)
 				d.replaced = func(string) (string, string) { return "n1", "False" }
 			},
-			args: []string{"--yes"}, writes: []string{"[evict web-c]", "[evict api-b]", "evict web-c"}, cordoned: true, err: "has no replacement that is ready",
+			args: []string{"--yes"}, writes: []string{"[evict web-c]", "[evict api-b]", "evict web-c"}, cordoned: true, err: "its replacement is not ready",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDrain(t)
+				d := newDrainedCluster(t)
 				if tt.change != nil {
 					tt.change(d)
 				}
@@ -291,7 +321,7 @@ func TestApply_documentation_showsItsOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		out, err := newDrain(t).apply("y\n", "--max-moves=3")
+		out, err := newDrainedCluster(t).apply("y\n", "--max-moves=3")
 		plan, moves, _ := strings.Cut(out, "Evict ")
 		want := "$ podfit capacity --apply --max-moves 3\n" + plan + "Carry it out? [y/N] y\nEvict " + moves + "```"
 		if err != nil || !strings.Contains(string(page), want) {

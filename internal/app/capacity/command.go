@@ -59,7 +59,7 @@ are in the spec of the plan: kubectl edit capacityplan cluster
 
 Exit codes:
   0  success
-  1  failure: a source cannot be read, or output cannot be written
+  1  failure: a source cannot be read, output not written, or --apply stopped
   2  invalid command line; nothing was read
   3  the report is incomplete: it contains what is missing
   4  the report is complete, and --fail-on applies`,
@@ -109,7 +109,7 @@ func (c *Config) run(ctx context.Context, streams process.Streams) error {
 		return err
 	}
 	if c.Apply {
-		return (&application{Config: c, clients: clients, pods: actuation.NewPodWriter(clients), streams: streams}).run(ctx)
+		return (&drainer{Config: c, clients: clients, pods: actuation.NewPodWriter(clients), streams: streams}).run(ctx)
 	}
 	_, r, err := c.read(ctx, clients, "")
 	if err != nil {

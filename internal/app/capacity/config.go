@@ -79,9 +79,9 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 
 	f.BoolVar(&c.Fragments, "fragments", c.Fragments, "If true, also show how the free room is divided among nodes: what no pod of a "+
 		"usual size can use, the fewest moves that free a node, and what keeps a cluster autoscaler from removing nodes.")
-	f.StringToStringVar(&c.For, "for", c.For, "With --fragments, also show the fewest moves that make room for a pod of this size, such as cpu=8,memory=32Gi.")
+	f.StringToStringVar(&c.For, "for", c.For, "With --fragments or --apply, the fewest moves that make room for a pod of this size, such as cpu=8,memory=32Gi.")
 	f.BoolVar(&c.Apply, "apply", c.Apply, "If true, carry out the plan with the fewest moves that free a node or, with --for, make room, instead of the report: after a dry run and a question, cordon the node, "+
-		"and evict its pods, each when the replacement of the one before is ready. It ends at the first surprise.")
+		"and evict its pods, each when the replacement of the one before is ready. At the first problem it stops and uncordons the node.")
 	f.IntVar(&c.MaxMoves, "max-moves", c.MaxMoves, "With --apply, the maximum number of pods that are evicted.")
 	f.BoolVar(&c.DryRun, "dry-run", c.DryRun, "With --apply, end after the dry run.")
 	f.BoolVar(&c.Yes, "yes", c.Yes, "With --apply, do not ask.")

@@ -91,8 +91,8 @@ func readUsage(ctx context.Context, clients *kube.Clients) map[cluster.Key]clust
 	return capacity.UsageByPod(reading.Samples, time.Now())
 }
 
-// addFragments adds to a report how the free room of pools is divided among their nodes. If alone, only pods of the node that is freed or gets the room
-// move; that is the given node if it is not "".
+// addFragments adds to a report how the free room of pools is divided among their nodes. With alone, only pods of the node move that is freed or gets
+// the room. With a node, plans are for that one only.
 func (s *scene) addFragments(r *report.Report, pools []capacity.Pool, alone bool, node string) {
 	pods := s.world.Snapshot.Pods
 	if len(pods) == 0 {
@@ -107,6 +107,7 @@ func (s *scene) addFragments(r *report.Report, pools []capacity.Pool, alone bool
 	for _, p := range pods {
 		in.Waiting = in.Waiting || p.Node == "" && p.Live()
 		counter.Scales[p.Controller] = s.read.Scale(p.Controller)
+		counter.Now = cluster.Latest(counter.Now, p.ReadySince) // the clock of this machine may be behind
 		if in.Budgets[p.Namespace] == nil {
 			in.Budgets[p.Namespace], _ = s.read.DisruptionBudgets(p.Namespace)
 		}
